@@ -1,0 +1,61 @@
+"""sdpa-check: measure what the scale of attention really does.
+
+The Python API returns the records that the commands print::
+
+    import sdpa_check
+
+    run = sdpa_check.variance(dk=64)
+    run.outcome, run.rows[1].estimate.value
+
+Nothing heavy is imported before one of these names is used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sdpa_check.records import (
+        Component,
+        Design,
+        Estimate,
+        Fault,
+        Outcome,
+        Prediction,
+        Row,
+        Run,
+    )
+    from sdpa_check.studies.saturation import saturation
+    from sdpa_check.studies.variance import variance
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Component",
+    "Design",
+    "Estimate",
+    "Fault",
+    "Outcome",
+    "Prediction",
+    "Row",
+    "Run",
+    "__version__",
+    "saturation",
+    "variance",
+]
+
+_HOMES = {
+    **dict.fromkeys(
+        ("Component", "Design", "Estimate", "Fault", "Outcome", "Prediction", "Row", "Run"),
+        "sdpa_check.records",
+    ),
+    "saturation": "sdpa_check.studies.saturation",
+    "variance": "sdpa_check.studies.variance",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)

@@ -1,0 +1,58 @@
+"""The command line: one file per group of commands, options declared once, exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import typer
+
+from sdpa_check.errors import SdpaCheckError
+from sdpa_check.verdict import EXIT_USAGE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+EXIT_CRASH, EXIT_INTERRUPTED = 1, 130
+_CLICK_ERROR = typer.BadParameter.__mro__[2]  # ClickException, whichever click typer carries
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command; no traceback reaches the user unless ``--debug`` is among the arguments."""
+    from sdpa_check.cli.app import app
+
+    debug = "--debug" in arguments
+    try:
+        code = app(args=list(arguments), prog_name="sdpa-check", standalone_mode=False)
+        sys.stdout.flush()
+    except SdpaCheckError as error:
+        if debug:
+            raise
+        return _fail(str(error), EXIT_USAGE)
+    except _CLICK_ERROR as error:
+        return _fail(_usage_line(error), EXIT_USAGE)
+    except (KeyboardInterrupt, typer.Abort):
+        return _fail("interrupted; files of earlier runs are as they were", EXIT_INTERRUPTED)
+    except BrokenPipeError:  # the reader, `head` say, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if debug:
+            raise
+        text = f"internal error: {type(error).__name__}: {error}; --debug shows where. Please report it"
+        return _fail(text, EXIT_CRASH)
+    return int(code or 0)
+
+
+def _usage_line(error: Exception) -> str:
+    """A usage error of typer's in one line, with the command that explains more."""
+    context = getattr(error, "ctx", None)
+    command = getattr(context, "command_path", "sdpa-check")
+    message = " ".join(str(getattr(error, "format_message", error.__str__)()).split())
+    return f"{message.rstrip('.')}; see {command} --help"
+
+
+def _fail(message: str, code: int) -> int:
+    sys.stderr.write(f"error: {' '.join(message.split())}\n")
+    return code

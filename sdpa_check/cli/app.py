@@ -1,0 +1,49 @@
+"""The Typer application: what `sdpa-check --help` shows."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import sdpa_check
+from sdpa_check.cli import measure
+from sdpa_check.verdict import EXIT_USAGE
+
+app = typer.Typer(
+    name="sdpa-check",
+    help="Measure what the scale of attention really does, and hold every number to exact theory.",
+    invoke_without_command=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"sdpa-check {sdpa_check.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", callback=_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Measure what the scale of attention really does, and hold every number to exact theory."""
+    del version
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(EXIT_USAGE)
+
+
+for name, command, summary in (
+    ("variance", measure.variance, "Moments and quantiles of q·k, over a sweep of d_k."),
+    ("saturation", measure.saturation, "Entropy and Jacobian norms of softmax rows, by scaling."),
+):
+    app.command(name, short_help=summary)(command)

@@ -1,0 +1,261 @@
+"""Every shared option, declared once: name, help, and how its text is read."""
+
+from __future__ import annotations
+
+import inspect
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_type_hints
+
+import typer
+
+from sdpa_check.errors import InputError, unknown_name
+
+_T = TypeVar("_T")
+
+FORMATS = ("table", "json", "csv", "md", "junit")
+
+_LAW, _RUN, _OUTPUT = "Law of q and k", "Sampling and judging", "Output"
+
+
+def _config(context: typer.Context, value: Path | None) -> Path | None:
+    """Read a TOML file of options; those on the command line win."""
+    if value is None:
+        return None
+    try:
+        table = tomllib.loads(value.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError("--config", str(value), f"a readable file ({error.strerror})") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError("--config", str(value), f"a TOML file ({error})") from error
+    names = {p.name for p in context.command.params if p.name is not None} - {"config", "debug"}
+    defaults: dict[str, Any] = {}
+    for key, entry in table.items():
+        name = key.replace("-", "_")
+        if name not in names:
+            raise unknown_name(f"--config {value}", key, names)
+        defaults[name] = _as_option(f"--config {value}: {key}", entry)
+    context.default_map = {**(context.default_map or {}), **defaults}
+    return value
+
+
+def _as_option(where: str, entry: object) -> object:
+    """A TOML value as the option parser expects it: numbers in lists as text, the rest as it is."""
+    if isinstance(entry, list) and all(isinstance(x, str | int | float) for x in entry):
+        return [str(x) for x in entry]
+    if isinstance(entry, bool | str | int | float):
+        return entry
+    raise InputError(where, entry, "a number, a text, true, false, or a list of those")
+
+
+Dk = Annotated[
+    list[str],
+    typer.Option("--dk", metavar="D[,D…]", help="d_k = head_dim, 1 to 16384; several for a sweep."),
+]
+Keys = Annotated[
+    list[str],
+    typer.Option("--keys", metavar="M[,M…]", help="Keys in a softmax row, 2 to 1000000."),
+]
+Scale = Annotated[
+    list[str],
+    typer.Option(
+        "--scale",
+        metavar="RULE",
+        help="none, sqrt (1/√d), dk (1/d), sqrt2 (1/√2d), sqrt_dmodel, pow:a (d^a), a number, or "
+        "all (none, sqrt, dk). Repeatable.",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """The options that every measuring command takes, under the same name with the same meaning."""
+
+    dist: Annotated[
+        str,
+        typer.Option(
+            metavar="LAW",
+            help="gaussian, uniform, rademacher, laplace, t, cauchy or mixture.",
+            rich_help_panel=_LAW,
+        ),
+    ] = "gaussian"
+    df: Annotated[
+        float | None, typer.Option(help="Degrees of freedom of t.", rich_help_panel=_LAW)
+    ] = None
+    standardize: Annotated[
+        bool,
+        typer.Option(
+            "--standardize", help="Give a raw t unit variance (df > 2).", rich_help_panel=_LAW
+        ),
+    ] = False
+    sigma: Annotated[
+        float, typer.Option(help="Scale of q (and of k).", rich_help_panel=_LAW)
+    ] = 1.0
+    sigma_k: Annotated[
+        float | None, typer.Option(help="Scale of k, if another.", rich_help_panel=_LAW)
+    ] = None
+    mean: Annotated[float, typer.Option(help="Mean of q (and of k).", rich_help_panel=_LAW)] = 0.0
+    mean_k: Annotated[
+        float | None, typer.Option(help="Mean of k, if another.", rich_help_panel=_LAW)
+    ] = None
+    corr: Annotated[
+        str,
+        typer.Option(
+            metavar="KIND:RHO", help="none, ar1:ρ, equi:ρ or qk:ρ.", rich_help_panel=_LAW
+        ),
+    ] = "none"
+    dmodel: Annotated[
+        int | None, typer.Option(help="d_model, for the rule sqrt_dmodel.", rich_help_panel=_LAW)
+    ] = None
+    precision: Annotated[
+        str | None,
+        typer.Option(
+            metavar="P",
+            help="Relative standard error, e.g. 0.1%. Default: planned so that a true prediction "
+            "is confirmed.",
+            rich_help_panel=_RUN,
+        ),
+    ] = None
+    samples: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N",
+            help="Dot products or rows per design, instead of a precision; 1e7 is fine.",
+            rich_help_panel=_RUN,
+        ),
+    ] = None
+    tolerance: Annotated[
+        str,
+        typer.Option(
+            metavar="P", help="Half-width of the equivalence band.", rich_help_panel=_RUN
+        ),
+    ] = "1%"
+    seed: Annotated[
+        str,
+        typer.Option(metavar="N", help="Root seed, or 'random'.", rich_help_panel=_RUN),
+    ] = "0"
+    jobs: Annotated[
+        int | None, typer.Option(help="Threads; default: all cores.", rich_help_panel=_RUN)
+    ] = None
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="TOML file of options; the command line wins.",
+            is_eager=True,
+            callback=_config,
+            rich_help_panel=_RUN,
+        ),
+    ] = None
+    format: Annotated[
+        str,
+        typer.Option(
+            metavar="|".join(FORMATS), help="What goes to stdout.", rich_help_panel=_OUTPUT
+        ),
+    ] = "table"
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Where files go; default outputs/COMMAND.", rich_help_panel=_OUTPUT
+        ),
+    ] = None
+    save: Annotated[
+        bool, typer.Option("--save/--no-save", help="Write files.", rich_help_panel=_OUTPUT)
+    ] = True
+    plot: Annotated[
+        bool, typer.Option("--plot/--no-plot", help="Draw plots.", rich_help_panel=_OUTPUT)
+    ] = True
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="Nothing on stderr but errors.", rich_help_panel=_OUTPUT)
+    ] = False
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show tracebacks.", rich_help_panel=_OUTPUT)
+    ] = False
+
+
+def with_shared(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of `Shared`; it receives them as its keyword `shared`."""
+    hints = get_type_hints(Shared, include_extras=True)
+    extra = [
+        inspect.Parameter(
+            f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=hints[f.name]
+        )
+        for f in fields(Shared)
+    ]
+    signature = inspect.signature(command, eval_str=True)
+    own = [
+        p.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for p in signature.parameters.values()
+        if p.name != "shared"
+    ]
+
+    @wraps(command)
+    def wrapped(**values: Any) -> None:
+        shared = Shared(**{f.name: values.pop(f.name) for f in fields(Shared)})
+        command(**values, shared=shared)
+
+    wrapped.__signature__ = signature.replace(parameters=own + extra)  # type: ignore[attr-defined]
+    wrapped.__annotations__ = {p.name: p.annotation for p in own + extra} | {"return": None}
+    del wrapped.__wrapped__
+    return wrapped
+
+
+def integers(where: str, texts: list[str]) -> list[int]:
+    """``["8,64", "512"]`` → [8, 64, 512].
+
+    Raises:
+        InputError: for a part that is no integer.
+    """
+    parts = [part.strip() for text in texts for part in text.split(",") if part.strip()]
+    if not parts:
+        raise InputError(where, ",".join(texts), "at least one integer, e.g. 8,64,512")
+    return [integer(where, part) for part in parts]
+
+
+def words(texts: list[str]) -> list[str]:
+    """``["none,sqrt", "dk"]`` → ["none", "sqrt", "dk"]."""
+    return [part.strip() for text in texts for part in text.split(",") if part.strip()]
+
+
+def optional(read: Callable[[str, str], _T], where: str, text: str | None) -> _T | None:
+    """What `read` makes of an option that may be absent."""
+    return None if text is None else read(where, text)
+
+
+def seed(text: str) -> int:
+    """A root seed, drawn from the operating system for ``random``."""
+    if text.strip().lower() == "random":
+        from sdpa_check.rng import fresh_seed
+
+        return fresh_seed()
+    return integer("--seed", text)
+
+
+def fraction(where: str, text: str) -> float:
+    """``0.1%`` or ``0.001`` → 0.001."""
+    body, percent = text.strip().removesuffix("%"), text.strip().endswith("%")
+    try:
+        value = float(body)
+    except ValueError:
+        raise InputError(where, text, "a fraction or a percentage, e.g. 0.001 or 0.1%") from None
+    return value / 100 if percent else value
+
+
+def integer(where: str, text: str) -> int:
+    """``1000000`` or ``1e6`` → 1000000."""
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        value = float(text)
+        if value == int(value):
+            return int(value)
+    except (ValueError, OverflowError):
+        pass
+    raise InputError(where, text, "an integer")
+
+

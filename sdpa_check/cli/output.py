@@ -1,0 +1,134 @@
+"""What a measuring command does around its study: stdout, files, progress, exit code."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from sdpa_check.cli.options import FORMATS, Shared
+from sdpa_check.errors import unknown_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sdpa_check.records import Run
+    from sdpa_check.report.figures import Figure
+    from sdpa_check.studies.inputs import Options
+    from sdpa_check.studies.study import Study
+
+FIGURES = "figures.json"
+
+
+def report(
+    command: str,
+    shared: Shared,
+    compute: Callable[[Options], Study],
+    figures: Callable[[Study], dict[str, Figure]],
+) -> None:
+    """Compute a study, show it, save it, draw its figures, and leave with its exit code.
+
+    The table stands on the screen and the record on the disk before any plotting starts.
+    """
+    if shared.format not in FORMATS:
+        raise unknown_name("--format", shared.format, FORMATS)
+    directory = shared.out or Path("outputs") / command
+    if shared.save:
+        from sdpa_check.report.save import check_writable
+
+        check_writable(directory)
+    progress = Progress(quiet=shared.quiet)
+    study = compute({"progress": progress})
+    progress.close()
+    show(study.run, shared.format)
+    if shared.save:
+        save_run(directory, study.run)
+        if shared.plot:
+            save_figures(directory, figures(study))
+        if not shared.quiet:
+            sys.stderr.write(f"files: {directory}\n")
+    raise typer.Exit(study.run.exit_code)
+
+
+def show(run: Run, form: str) -> None:
+    """Write the run to stdout, and nothing else."""
+    if form == "table":
+        from sdpa_check.report.table import show as show_table
+
+        show_table(run, sys.stdout)
+    else:
+        sys.stdout.write(rendered(run, form))
+    sys.stdout.flush()
+
+
+def rendered(run: Run, form: str) -> str:
+    """The run as json, csv, md or junit."""
+    if form == "json":
+        from sdpa_check.report.record import dumps
+
+        return dumps(run)
+    if form == "junit":
+        from sdpa_check.report.junit import junit
+
+        return junit(run)
+    from sdpa_check.report import text
+
+    return text.csv(run) if form == "csv" else text.markdown(run)
+
+
+def save_run(directory: Path, run: Run) -> None:
+    """Write run.json and the tables; figures of an earlier run would belie them and are removed."""
+    from sdpa_check.report.save import save
+
+    names = {"run.json": "json", "table.csv": "csv", "table.md": "md"}
+    save(directory, {name: rendered(run, form) for name, form in names.items()})
+    for old in (directory / FIGURES, *directory.glob("*.png"), *directory.glob("*.svg")):
+        old.unlink(missing_ok=True)
+
+
+def save_figures(directory: Path, figures: dict[str, Figure]) -> None:
+    """Write every figure as PNG and SVG, and figures.json from which they can be drawn again."""
+    from sdpa_check.report import plots
+    from sdpa_check.report.figures import to_json
+    from sdpa_check.report.save import save
+
+    files: dict[str, bytes | str] = {FIGURES: to_json(figures)}
+    for name, figure in figures.items():
+        files |= {f"{name}.{kind}": data for kind, data in plots.render(figure).items()}
+    save(directory, files)
+
+
+class Progress:
+    """A progress bar on stderr: on a terminal only, and only for a run that takes a while."""
+
+    PATIENCE = 0.7
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._shown = not quiet and sys.stderr.isatty()
+        self._start = time.perf_counter()
+        self._bar: object = None
+        self._tasks: dict[str, object] = {}
+
+    def __call__(self, label: str, done: int, total: int) -> None:
+        """Note that `done` of `total` blocks of the design `label` are finished."""
+        if not self._shown or time.perf_counter() - self._start < self.PATIENCE:
+            return
+        from rich.console import Console
+        from rich.progress import Progress as Bar
+
+        if not isinstance(self._bar, Bar):
+            self._bar = Bar(console=Console(stderr=True), transient=True)
+            self._bar.start()
+        if label not in self._tasks:
+            self._tasks[label] = self._bar.add_task(label, total=total)
+        self._bar.update(self._tasks[label], completed=done)  # type: ignore[arg-type]
+
+    def close(self) -> None:
+        """Take the bar off the screen."""
+        from rich.progress import Progress as Bar
+
+        if isinstance(self._bar, Bar):
+            self._bar.stop()

@@ -1,0 +1,59 @@
+"""What a run was made with: the block of a record that may differ between equal runs."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def environment(started: datetime, seconds: float) -> dict[str, Any]:
+    """Versions, machine, commit and times, for `records.Run.environment`."""
+    blas = np.show_config("dicts")["Build Dependencies"]["blas"]  # type: ignore[index]
+    return {
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "scipy": metadata.version("scipy"),
+        "blas": f"{blas.get('name')} {blas.get('version')}",
+        "platform": f"{platform.system()} {platform.machine()}",
+        "cpu": _cpu(),
+        "cores": os.cpu_count(),
+        "git": _commit(Path(__file__).resolve().parent.parent),
+        "started": started.astimezone(UTC).isoformat(timespec="seconds"),
+        "seconds": round(seconds, 3),
+    }
+
+
+def _cpu() -> str:
+    """The processor's name; the numbers of a seed agree to the last bit on one kind only."""
+    if sys.platform == "linux":
+        try:
+            lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            lines = []
+        for line in lines:
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _commit(root: Path) -> str | None:
+    """The commit that the package's checkout is at, read from .git without running git."""
+    try:
+        head = (root / ".git" / "HEAD").read_text(encoding="utf-8").strip()
+        if not head.startswith("ref: "):
+            return head
+        ref = head.removeprefix("ref: ")
+        path = root / ".git" / ref
+        if path.exists():
+            return path.read_text(encoding="utf-8").strip()
+        packed = (root / ".git" / "packed-refs").read_text(encoding="utf-8")
+    except OSError:
+        return None
+    return next((line.split()[0] for line in packed.splitlines() if line.endswith(ref)), None)

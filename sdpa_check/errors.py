@@ -1,0 +1,52 @@
+"""Everything the package raises on purpose: what was got, what was wanted, and what to do about it."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class SdpaCheckError(Exception):
+    """The parent of every error that sdpa-check raises on purpose.
+
+    Its message is one line that a user can act on; the command line prints it and exits with code 2.
+    """
+
+
+class InputError(SdpaCheckError):
+    """An input that cannot be used.
+
+    Attributes:
+        where: the option, parameter or file that holds the input, e.g. ``"--dk"``.
+        got: the offending value as it was given.
+        want: what would have been valid.
+    """
+
+    def __init__(self, where: str, got: object, want: str, hint: str = "") -> None:
+        self.where, self.got, self.want, self.hint = where, got, want, hint
+        tail = f"; {hint}" if hint else ""
+        super().__init__(f"{where}: got {_shown(got)}, want {want}{tail}")
+
+
+class MissingExtraError(SdpaCheckError):
+    """A feature needs an optional package that is not installed."""
+
+    def __init__(self, feature: str, extra: str) -> None:
+        self.feature, self.extra = feature, extra
+        super().__init__(f"{feature} needs an optional package: pip install 'sdpa-check[{extra}]'")
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def unknown_name(where: str, got: str, names: Iterable[str]) -> InputError:
+    """An `InputError` for a name outside a closed list, with the nearest valid one as the hint."""
+    known = sorted(names)
+    near = difflib.get_close_matches(got, known, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}?" if near else ""
+    return InputError(where, got, "one of " + ", ".join(known), hint)

@@ -1,0 +1,1 @@
+"""From dot products to logits: scaling rules and transforms."""

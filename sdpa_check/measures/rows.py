@@ -1,0 +1,209 @@
+"""Softmax rows: statistics of p = softmax(c·s) and of its Jacobian, for several multipliers c."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sdpa_check.distributions import component_law
+from sdpa_check.histogram import LogGrid
+from sdpa_check.measures import scores
+from sdpa_check.records import Fault
+from sdpa_check.softmax import RowStatistics, row_statistics
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sdpa_check.engine import Sums
+    from sdpa_check.records import Design
+
+AVERAGED = (
+    "entropy",
+    "entropy_deficit",
+    "max_weight",
+    "effective_keys",
+    "saturated",
+    "sum_squares",
+    "sum_squares_excess",
+    "trace",
+    "frobenius",
+    "spectral",
+    "inf_norm",
+)
+"""Row statistics whose sum a block returns, in this order."""
+
+NORMS = ("frobenius", "spectral", "inf_norm", "trace")
+"""Row statistics whose squares a block returns, in this order, and whose histograms it makes."""
+
+SATURATED = 0.99
+"""A row counts as saturated when its largest weight exceeds this."""
+
+_FLOAT64_ABOVE = 6.0
+"""Logits with a larger std are exponentiated in float64: exp underflows in float32 at e^−103."""
+
+_BLOCK_SCORES = 1 << 18
+_GROUP_SCORES = 1 << 20
+_DRAW_ELEMENTS = 1 << 21
+
+
+Grids = tuple[tuple[LogGrid, ...], ...]
+"""Histogram bins for every multiplier and every one of `NORMS`."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowsShape:
+    """What a block holds: `groups` times `queries` queries against `key_sets` sets of m keys each.
+
+    Rows of one group share queries and key sets, which makes them cheap to draw. Sharing keys
+    among more than about 256 queries, or a query among more than about d_k/16 sets, would add
+    rows that say little new: all rows of a query have its norm, which varies by √(2/d_k).
+    """
+
+    groups: int
+    queries: int
+    key_sets: int
+
+    @property
+    def rows(self) -> int:
+        """Rows in a block."""
+        return self.groups * self.queries * self.key_sets
+
+    @classmethod
+    def fitting(cls, dk: int, keys: int, rows: int | None = None) -> RowsShape:
+        """A shape of about 2^18 scores or one group, of at most about `rows` rows if that is given."""
+        sets = max(1, min(1024 // keys, dk // 16))
+        queries = min(256, max(8, _GROUP_SCORES // (sets * keys)))
+        groups = max(1, min(64, _BLOCK_SCORES // (queries * sets * keys)))
+        if rows is not None and rows < groups * queries * sets:
+            sets = max(1, min(sets, rows // 16))
+            queries = max(1, min(queries, rows // sets))
+            groups = max(1, rows // (queries * sets))
+        return cls(groups, queries, sets)
+
+
+@dataclass(frozen=True, slots=True)
+class RowsWork:
+    """Blocks of softmax rows of a design, under several multipliers.
+
+    Sums of a block: ``rows``; and for the i-th multiplier ``mean{i}`` (Σ over rows of every
+    statistic of `AVERAGED`), ``square{i}`` (Σ of squares of every one of `NORMS`) and, for each of
+    `NORMS` in turn, ``histogram{i}.{norm}`` (their counts on the given grids, if any).
+    """
+
+    design: Design
+    multipliers: tuple[float, ...]
+    shape: RowsShape
+    grids: Grids = ()
+    fault: Fault = dataclasses.field(default_factory=Fault)
+    stream: str = "main"
+
+    @property
+    def experiment(self) -> str:
+        """The design, the block shape and the stream; multipliers share the draws and do not enter."""
+        shape = dataclasses.astuple(self.shape)
+        key = {"rows": dataclasses.asdict(self.design), "shape": shape, "stream": self.stream}
+        return json.dumps(key, sort_keys=True)
+
+    @property
+    def size(self) -> int:
+        """Rows in a block."""
+        return self.shape.rows
+
+    @property
+    def cost(self) -> float:
+        """Elementary operations of a block, roughly: what one drawn normal costs counts as 32."""
+        shape, d, scores = self.shape, self.design.dk, self.size * self.keys
+        drawn = shape.groups * (shape.queries + shape.key_sets * self.keys) * d
+        return 32.0 * drawn + scores * (d + 64.0 * len(self.multipliers))
+
+    @property
+    def keys(self) -> int:
+        """The number m of keys in a row."""
+        if self.design.keys is None:
+            raise TypeError("RowsWork needs a design with keys")
+        return self.design.keys
+
+    def with_grids(self, generator: np.random.Generator) -> RowsWork:
+        """The same work with grids that fit its norms, found from one block of its own."""
+        found = self._statistics(self._scores(generator))
+        grids = tuple(tuple(LogGrid.around(getattr(s, norm)) for norm in NORMS) for s in found)
+        return dataclasses.replace(self, grids=grids)
+
+    def block(self, generator: np.random.Generator) -> Sums:
+        """Draw one block and return its sums."""
+        raw = self._scores(generator)
+        sums: Sums = {"rows": np.float64(len(raw))}
+        for i, statistics in enumerate(self._statistics(raw)):
+            sums |= _sums(statistics, i)
+            for norm, grid in zip(NORMS, self.grids[i] if self.grids else (), strict=False):
+                counts = grid.counts(getattr(statistics, norm))
+                sums[f"histogram{i}.{norm}"] = counts.astype(np.int32)
+        return sums
+
+    def _statistics(self, raw: NDArray[Any]) -> list[RowStatistics]:
+        """Row statistics per multiplier, in float64 where the logits are too wide for float32."""
+        found: dict[int, RowStatistics] = {}
+        hot = [not abs(c) * self._spread <= _FLOAT64_ABOVE for c in self.multipliers]
+        for use_float64 in (False, True):
+            chosen = [i for i, h in enumerate(hot) if h == use_float64]
+            if chosen:
+                cs = [self.multipliers[i] for i in chosen]
+                found |= dict(zip(chosen, _by_parts(raw, cs, use_float64), strict=True))
+        return [found[i] for i in range(len(self.multipliers))]
+
+    @property
+    def _spread(self) -> float:
+        """The std of independent scores; ∞ where dependence or a heavy tail can make rows hotter."""
+        q, k = component_law(self.design.query), component_law(self.design.key)
+        if self.design.corr != "none" or min(q.tail_index, k.tail_index) <= 4:
+            return math.inf
+        return math.sqrt(self.design.dk * q.variance * k.variance)
+
+    def _scores(self, generator: np.random.Generator) -> NDArray[Any]:
+        """Raw scores, one row of m per (query, key set); keys are drawn in slices to bound memory."""
+        design, shape = self.design, self.shape
+        total = shape.key_sets * self.keys
+        width = max(64, _DRAW_ELEMENTS // design.dk)
+        out = np.empty((shape.groups, shape.queries, total), scores.precision(design))
+        for group in out:
+            q = scores.vectors(generator, design, design.query, shape.queries, self.fault)
+            for start in range(0, total, width):
+                n = min(width, total - start)
+                k = scores.vectors(generator, design, design.key, n, self.fault)
+                group[:, start : start + n] = scores.products(design, q, k, self.fault)
+        return out.reshape(-1, self.keys)
+
+
+def _by_parts(
+    raw: NDArray[Any], multipliers: list[float], use_float64: bool
+) -> list[RowStatistics]:
+    """Row statistics; a float64 copy of the scores is made a few rows at a time."""
+    if not use_float64 or raw.dtype == np.float64:
+        return list(row_statistics(raw, multipliers))
+    step = max(1, _GROUP_SCORES // raw.shape[1])
+    parts = [
+        row_statistics(raw[i : i + step].astype(np.float64), multipliers)
+        for i in range(0, len(raw), step)
+    ]
+    names = [f.name for f in dataclasses.fields(RowStatistics)]
+    return [
+        RowStatistics(**{n: np.concatenate([getattr(p[c], n) for p in parts]) for n in names})
+        for c in range(len(multipliers))
+    ]
+
+
+def _sums(statistics: RowStatistics, index: int) -> Sums:
+    saturated = (statistics.one_minus_max < 1 - SATURATED).astype(np.float64)
+    columns = [
+        saturated if name == "saturated" else getattr(statistics, name) for name in AVERAGED
+    ]
+    norms = [getattr(statistics, name) for name in NORMS]
+    return {
+        f"mean{index}": np.array([column.sum() for column in columns]),
+        f"square{index}": np.array([np.vdot(norm, norm) for norm in norms]),
+    }

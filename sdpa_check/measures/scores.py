@@ -1,0 +1,63 @@
+"""Raw scores s = q·k of a block of queries and keys, for every dependence."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sdpa_check.distributions import draw, law, parse_dependence
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sdpa_check.records import Component, Design, Fault
+
+
+def precision(design: Design) -> type[np.floating[Any]]:
+    """The dtype to draw in: float32, or float64 where a large mean or a heavy tail needs its range."""
+    heavy = min(law(design.query).tail_index, law(design.key).tail_index) <= 2
+    return np.float64 if heavy or design.query.mean or design.key.mean else np.float32
+
+
+def vectors(
+    generator: np.random.Generator, design: Design, component: Component, n: int, fault: Fault
+) -> NDArray[Any]:
+    """`n` vectors, shape (d_k, n): axis 0 holds the components."""
+    drawn = draw(
+        generator,
+        component,
+        parse_dependence(design.corr),
+        dk=design.dk,
+        n=n,
+        dtype=precision(design),
+    )
+    return drawn if fault.sample_scale == 1.0 else drawn * drawn.dtype.type(fault.sample_scale)
+
+
+def products(design: Design, q: NDArray[Any], k: NDArray[Any], fault: Fault) -> NDArray[Any]:
+    """All scores of the queries q (d_k, n) with the keys k (d_k, m): shape (n, m).
+
+    Where q and k are correlated (``qk:ρ``), `k` holds the independent part z of the key, and the
+    key that belongs to the pair (i, j) is k_ij = μ_k + ρ (σ_k/σ_q)(q_i − μ_q) + √(1−ρ²) (z_j − μ_k):
+    every pair has the right joint law, and the n·m pairs still share n + m vectors.
+    """
+    rho = parse_dependence(design.corr).qk_rho
+    if rho == 0.0:
+        return q.T @ k
+    scale = fault.sample_scale
+    mean_q, mean_k = design.query.mean * scale, design.key.mean * scale
+    ratio = rho * design.key.sigma / design.query.sigma
+    own = mean_k * q.sum(0) + ratio * np.vecdot(q - mean_q, q, axis=0)
+    scores = q.T @ (k - mean_k if mean_k else k)
+    scores *= math.sqrt(1 - rho * rho)
+    scores += own[:, None].astype(scores.dtype)
+    return scores
+
+
+def pivot(design: Design) -> float:
+    """A round location near the mean of s, from which powers are counted; any constant is valid."""
+    rho = parse_dependence(design.corr).qk_rho
+    each = design.query.mean * design.key.mean + rho * design.query.sigma * design.key.sigma
+    return float(design.dk * each)

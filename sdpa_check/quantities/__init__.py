@@ -1,0 +1,23 @@
+"""The vocabulary: every name that a command or a claim can ask for."""
+
+from __future__ import annotations
+
+from sdpa_check.errors import unknown_name
+from sdpa_check.quantities import dot, rows
+from sdpa_check.quantities.base import Case, Quantity, Sample
+
+__all__ = ["QUANTITIES", "Case", "Quantity", "Sample", "quantity"]
+
+QUANTITIES: dict[str, Quantity] = {q.name: q for q in (*dot.QUANTITIES, *rows.QUANTITIES)}
+"""Name → quantity, in the order in which tables show them."""
+
+
+def quantity(name: str, where: str = "quantity") -> Quantity:
+    """The quantity of that name.
+
+    Raises:
+        InputError: if there is none, naming the nearest one.
+    """
+    if name not in QUANTITIES:
+        raise unknown_name(where, name, QUANTITIES)
+    return QUANTITIES[name]

@@ -1,0 +1,91 @@
+"""What a quantity is: a name with a measure, a prediction and an equivalence band."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sdpa_check.engine import Replicates, Work
+    from sdpa_check.logits.scaling import Scaling
+    from sdpa_check.records import Design, Estimate, Prediction
+
+Sampling = Literal["dot", "rows"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """What one check asks about: one design (several for a sweep) and the quantity's parameters."""
+
+    designs: tuple[Design, ...]
+    scale: Scaling | None = None
+    d_model: int | None = None
+    statistic: str | None = None
+    level: float | None = None
+
+    @property
+    def design(self) -> Design:
+        """The only design of a case that is no sweep."""
+        (design,) = self.designs
+        return design
+
+    @property
+    def multiplier(self) -> float:
+        """The factor c that the scaling rule puts before q·k; 1 where there is no rule."""
+        return 1.0 if self.scale is None else self.scale.multiplier(self.design.dk, self.d_model)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """The merged sums of one design, and the multiplier that was really applied to its scores."""
+
+    work: Work
+    replicates: Replicates
+    multiplier: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantity:
+    """One name of the vocabulary.
+
+    Attributes:
+        name: e.g. ``"dot.variance"``.
+        formula: what it is, in one line.
+        unit: ``"nats"``, or ``"1"`` where there is none.
+        sampling: which kind of block it is measured on.
+        params: the parameters beyond the design that it takes.
+        sweep: whether it compares several designs.
+        lead: whether the sample size is planned for it alone; others get at most a multiple.
+        estimate: samples (one per design) → estimate.
+        predict: the theory.
+        band: (case, prediction, relative tolerance) → half-width of the equivalence band.
+    """
+
+    name: str
+    formula: str
+    unit: str
+    sampling: Sampling
+    estimate: Callable[[Case, tuple[Sample, ...]], Estimate]
+    predict: Callable[[Case], Prediction]
+    band: Callable[[Case, Prediction, float], float]
+    params: tuple[str, ...] = ()
+    sweep: bool = False
+    lead: bool = True
+
+
+def relative(case: Case, prediction: Prediction, tolerance: float) -> float:
+    """A band of `tolerance` times the predicted value."""
+    del case
+    return tolerance * abs(prediction.value or 0.0)
+
+
+def absolute(unit: float) -> Callable[[Case, Prediction, float], float]:
+    """A band of `tolerance` times a fixed natural scale."""
+
+    def band(case: Case, prediction: Prediction, tolerance: float) -> float:
+        del case, prediction
+        return tolerance * unit
+
+    return band

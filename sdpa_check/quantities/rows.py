@@ -1,0 +1,244 @@
+"""Entropy, weights and Jacobian norms of softmax rows."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from sdpa_check import estimates
+from sdpa_check.distributions import component_law, parse_dependence
+from sdpa_check.measures.rows import AVERAGED, NORMS, RowsWork
+from sdpa_check.quantities.base import Case, Quantity, Sample
+from sdpa_check.records import Design, Estimate, Prediction
+from sdpa_check.theory import saturation
+from sdpa_check.theory.spectrum import correlation_spectrum
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+    from sdpa_check.theory.saturation import RowExpectations
+
+STATISTICS = ("mean", "rms", "median", "q05", "q95")
+"""How a Jacobian norm is summarised over rows."""
+
+_LEVELS = {"median": 0.5, "q05": 0.05, "q95": 0.95}
+
+
+def _index(sample: Sample) -> int:
+    return cast("RowsWork", sample.work).multipliers.index(sample.multiplier)
+
+
+def _rows(sample: Sample) -> int:
+    return int(sample.replicates.sums["rows"].sum())
+
+
+def _average(
+    name: str, transform: Callable[[float, int], float] = lambda factor, _: factor
+) -> Callable[[Case, tuple[Sample, ...]], Estimate]:
+    """The mean over rows of one statistic, times transform(1, m)."""
+    column = AVERAGED.index(name)
+
+    def estimate(case: Case, samples: tuple[Sample, ...]) -> Estimate:
+        (sample,) = samples
+        key = f"mean{_index(sample)}"
+        found = estimates.function_of_means(
+            sample.replicates, lambda m: m[key][:, column] / m["rows"], samples=_rows(sample)
+        )
+        return estimates.scaled(found, transform(1.0, case.design.keys or 2))
+
+    return estimate
+
+
+def _norm(name: str) -> Callable[[Case, tuple[Sample, ...]], Estimate]:
+    """One Jacobian norm over rows, by the statistic that the case asks for."""
+    column = NORMS.index(name)
+
+    def rms(key: str, m: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+        return cast("NDArray[Any]", np.sqrt(m[key][:, column] / m["rows"]))
+
+    def estimate(case: Case, samples: tuple[Sample, ...]) -> Estimate:
+        (sample,) = samples
+        i, statistic = _index(sample), case.statistic or "rms"
+        if statistic == "mean":
+            return _average(name)(case, samples)
+        if statistic == "rms":
+            function = partial(rms, f"square{i}")
+            return estimates.function_of_means(
+                sample.replicates, function, samples=_rows(sample)
+            )
+        counts = sample.replicates.sums[f"histogram{i}.{name}"]
+        grid = cast("RowsWork", sample.work).grids[i][column]
+        return estimates.quantile_combination(
+            counts, grid, (_LEVELS[statistic],), (1.0,), samples=_rows(sample)
+        )
+
+    return estimate
+
+
+def expectations(case: Case) -> tuple[RowExpectations | None, str, str]:
+    """Exact row expectations for a case: (them or None, kind of prediction, source).
+
+    Given q the logits of a row are iid normal whenever the keys are Gaussian and independent of
+    each other, so theory is exact for Gaussian q and k of every covariance. A mean of the keys
+    shifts whole rows and a softmax does not see it. For other laws with a finite variance the
+    Gaussian row of the same logit variance is shown, as a limit and under that name.
+    """
+    design = case.design
+    q, k = component_law(design.query), component_law(design.key)
+    if not (math.isfinite(q.variance) and math.isfinite(k.variance)):
+        return None, "none", "no exact prediction: the variance of the components is infinite"
+    if design.query.mean:
+        return None, "none", "no exact prediction for queries with a mean other than 0"
+    found = _expectations(design, q.variance**0.5, k.variance**0.5, case.multiplier)
+    if {design.query.distribution, design.key.distribution} <= {"gaussian"}:
+        return found, "exact", "Gaussian q, k: quadrature over the law of a row's logit variance"
+    return found, "limit", "Gaussian limit of the same logit variance"
+
+
+@lru_cache(maxsize=1024)
+def _expectations(
+    design: Design, sigma_q: float, sigma_k: float, multiplier: float
+) -> RowExpectations:
+    corr, keys = parse_dependence(design.corr), design.keys or 2
+    if corr.kind in {"ar1", "equi"}:
+        eigenvalues = correlation_spectrum(design.corr, design.dk)
+        spectrum = (sigma_q * sigma_k * eigenvalues) ** 2
+        return saturation.dependent_rows(keys=keys, multiplier=multiplier, spectrum=spectrum)
+    return saturation.gaussian_rows(
+        dk=design.dk,
+        keys=keys,
+        multiplier=multiplier * math.sqrt(1 - corr.qk_rho**2),
+        sigma_q=sigma_q,
+        sigma_k=sigma_k,
+    )
+
+
+def _exact(
+    value: Callable[[RowExpectations, int], float], what: str
+) -> Callable[[Case], Prediction]:
+    def predict(case: Case) -> Prediction:
+        found, kind, source = expectations(case)
+        if found is None:
+            return Prediction(value=None, kind="none", source=source)
+        number = value(found, case.design.keys or 2)
+        return Prediction(
+            value=number, kind=cast("Any", kind), source=f"{what}; {source}"
+        )
+
+    return predict
+
+
+def _none(case: Case) -> Prediction:
+    del case
+    return Prediction(value=None, kind="none", source="measured only: no closed form is known")
+
+
+def _norm_prediction(
+    statistic: str, predict: Callable[[Case], Prediction]
+) -> Callable[[Case], Prediction]:
+    """A prediction that exists for one statistic of a norm only."""
+    return lambda case: predict(case) if (case.statistic or "rms") == statistic else _none(case)
+
+
+def _information(
+    smaller: Callable[[RowExpectations, int], float],
+) -> Callable[[Case, Prediction, float], float]:
+    """A band of `tolerance` times what the number tells: its distance from the nearer trivial value."""
+
+    def band(case: Case, prediction: Prediction, tolerance: float) -> float:
+        found, _, _ = expectations(case)
+        if found is None:
+            return tolerance * abs(prediction.value or 0.0)
+        return tolerance * smaller(found, case.design.keys or 2)
+
+    return band
+
+
+def _relative(case: Case, prediction: Prediction, tolerance: float) -> float:
+    del case
+    return tolerance * abs(prediction.value or 0.0)
+
+
+_entropy_band = _information(lambda e, _: min(e.entropy, e.entropy_deficit))
+_weights_band = _information(lambda e, m: min(e.trace, e.sum_squares_excess / m))
+
+
+def _row_quantity(
+    name: str,
+    formula: str,
+    estimate: Callable[[Case, tuple[Sample, ...]], Estimate],
+    predict: Callable[[Case], Prediction] = _none,
+    band: Callable[[Case, Prediction, float], float] = _relative,
+    *,
+    unit: str = "1",
+    statistic: bool = False,
+) -> Quantity:
+    return Quantity(
+        name=name,
+        formula=formula,
+        unit=unit,
+        sampling="rows",
+        params=("scale", "statistic") if statistic else ("scale",),
+        estimate=estimate,
+        predict=predict,
+        band=band,
+    )
+
+
+QUANTITIES = (
+    _row_quantity(
+        "softmax.entropy",
+        "E[H], H = −Σ p ln p",
+        _average("entropy"),
+        _exact(lambda e, _: e.entropy, "E[H] = E[ln Z] − E[τ²(1 − Σp²)]"),
+        _entropy_band,
+        unit="nats",
+    ),
+    _row_quantity(
+        "softmax.entropy_deficit",
+        "ln m − E[H]",
+        _average("entropy_deficit"),
+        _exact(lambda e, _: e.entropy_deficit, "ln m − E[H]"),
+        _entropy_band,
+        unit="nats",
+    ),
+    _row_quantity(
+        "softmax.entropy_ratio",
+        "E[H]/ln m",
+        _average("entropy", lambda one, m: one / math.log(m)),
+        _exact(lambda e, m: e.entropy / math.log(m), "E[H]/ln m"),
+        _information(lambda e, m: min(e.entropy, e.entropy_deficit) / math.log(m)),
+    ),
+    _row_quantity("softmax.max_weight", "E[max p]", _average("max_weight")),
+    _row_quantity(
+        "softmax.sum_squares",
+        "E[Σp²]",
+        _average("sum_squares"),
+        _exact(lambda e, _: e.sum_squares, "E[Σp²]"),
+        _weights_band,
+    ),
+    _row_quantity("softmax.effective_keys", "E[1/Σp²]", _average("effective_keys")),
+    _row_quantity("softmax.saturated_fraction", "P(max p > 0.99)", _average("saturated")),
+    _row_quantity(
+        "jacobian.frobenius",
+        "‖J‖_F of J = diag(p) − ppᵀ",
+        _norm("frobenius"),
+        _norm_prediction("rms", _exact(lambda e, _: e.frobenius_rms, "RMS ‖J‖_F")),
+        statistic=True,
+    ),
+    _row_quantity("jacobian.spectral", "‖J‖₂", _norm("spectral"), statistic=True),
+    _row_quantity("jacobian.inf_norm", "‖J‖_∞ = 2p₁(1 − p₁)", _norm("inf_norm"), statistic=True),
+    _row_quantity(
+        "jacobian.trace",
+        "tr J = 1 − Σp²",
+        _norm("trace"),
+        _norm_prediction("mean", _exact(lambda e, _: e.trace, "E[tr J] = 1 − E[Σp²]")),
+        _weights_band,
+        statistic=True,
+    ),
+)

@@ -1,0 +1,69 @@
+"""A run as JUnit XML, which CI systems show test by test."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+from sdpa_check.records import Outcome
+from sdpa_check.report import rows, summary
+
+if TYPE_CHECKING:
+    from sdpa_check.records import Row, Run
+
+
+def junit(run: Run) -> str:
+    """One test case per row, named by its id within the class of its quantity.
+
+    A row that is as expected passes, with its reason as output; another one fails, with the verdict
+    as the type of the failure; one that was not run is skipped.
+    """
+    root = ET.Element("testsuites", name="sdpa-check")
+    suite = ET.SubElement(root, "testsuite", name=rows.plain(run.command))
+    _properties(suite, run)
+    for row, cells in zip(run.rows, rows.run_cells(run), strict=True):
+        _case(suite, row, cells)
+    tags = Counter(child.tag for case in suite.iter("testcase") for child in case)
+    for element in (root, suite):
+        element.set("tests", str(len(run.rows)))
+        element.set("failures", str(tags["failure"]))
+        element.set("errors", "0")
+        element.set("skipped", str(tags["skipped"]))
+    if isinstance(started := run.environment.get("started"), str):
+        suite.set("timestamp", rows.plain(started))
+    if isinstance(seconds := run.environment.get("seconds"), int | float):
+        suite.set("time", f"{seconds:.3f}")
+    ET.indent(root, " ")
+    text = ET.tostring(root, encoding="unicode")
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
+
+
+def _properties(suite: ET.Element, run: Run) -> None:
+    properties = ET.SubElement(suite, "properties")
+    values = {
+        "version": run.version,
+        "seed": str(run.seed),
+        "generator": run.generator,
+        "outcome": summary.outcome_line(run),
+        **summary.common(run),
+    }
+    for name, value in values.items():
+        ET.SubElement(properties, "property", name=name, value=rows.plain(value))
+
+
+def _case(suite: ET.Element, row: Row, cells: dict[str, str]) -> None:
+    case = ET.SubElement(
+        suite, "testcase", name=rows.plain(row.id), classname=rows.plain(row.quantity)
+    )
+    numbers = "\n".join(
+        f"{name}: {cells[name]}"
+        for name in ("check", "measured", "predicted", "z", "tolerance", "verdict")
+    )
+    if row.verdict is Outcome.NOT_RUN:
+        ET.SubElement(case, "skipped", message=cells["reason"])
+    elif row.verdict is row.expected:
+        ET.SubElement(case, "system-out").text = f"{cells['reason']}\n{numbers}".lstrip()
+    else:
+        failure = ET.SubElement(case, "failure", message=cells["reason"], type=str(row.verdict))
+        failure.text = f"{numbers}\nexpected: {row.expected}"

@@ -1,0 +1,258 @@
+"""A run as a table for the terminal, or for a pipe."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shutil
+import textwrap
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TextIO
+
+from sdpa_check.records import Outcome
+from sdpa_check.report import rows, summary
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from sdpa_check.records import Row, Run
+
+PIPE_WIDTH = 100
+"""Columns where there is no terminal: the same text in every log."""
+
+_COLUMNS = ("check", "measured", "predicted", "z", "tolerance", "verdict")
+_GAP = 2
+_INDENT = "  "
+_PROSE = 100  # longer lines are hard to read
+_CHECK = 30  # a name is given so much before a column goes
+_EXPLAINED = 8  # so many expected outcomes are explained
+_NAMED = 3  # so many checks are named beside the reason that they share
+_BREAKS = {
+    "measured": re.compile(r" (?=[±\[])|(?<=,) "),
+    "predicted": re.compile(r" (?=\()"),
+    "verdict": re.compile(r" "),
+}
+"""Where a cell may be cut into lines when its column is narrow."""
+_OUTCOME_STYLES = {0: "bold green", 3: "bold red", 4: "bold yellow"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Layout:
+    """The cells of all columns, and the width and header of each column that is shown."""
+
+    cells: Sequence[Mapping[str, str]]
+    widths: Mapping[str, int]
+    headers: Mapping[str, str]
+
+    @property
+    def width(self) -> int:
+        return _total(self.widths)
+
+    @property
+    def tall(self) -> bool:
+        """Whether most rows take several lines, and so need air between them."""
+        wrapped = sum(
+            any(len(row[name]) > width for name, width in self.widths.items()) for row in self.cells
+        )
+        return 2 * wrapped > len(self.cells)
+
+
+def show(run: Run, stream: TextIO) -> None:
+    """Write the table of `run`, coloured and fitted to the window where `stream` is a terminal."""
+    terminal = stream.isatty()
+    width = shutil.get_terminal_size((PIPE_WIDTH, 24)).columns if terminal else PIPE_WIDTH
+    plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+    stream.write(render(run, width=width, color=terminal and not plain))
+
+
+def render(run: Run, *, width: int, color: bool) -> str:
+    """The table of `run` with its title, outcome, notes and reasons.
+
+    Args:
+        run: a finished run.
+        width: columns of the terminal. Where they are too few the tolerance is left out, then z,
+            then cells wrap at spaces; numbers are never cut, so a still narrower terminal gets
+            lines that are too long.
+        color: whether to write ANSI colours; every colour has its word beside it.
+    """
+    from rich.console import Console
+
+    layout = _layout(run, width)
+    stream = io.StringIO()
+    console = Console(
+        file=stream,
+        width=max(width, layout.width),
+        force_terminal=color,
+        force_jupyter=False,
+        color_system="standard" if color else None,
+        no_color=not color,
+        legacy_windows=False,
+        markup=False,
+        emoji=False,
+        highlight=False,
+    )
+    shared = rows.assignments(summary.common(run))
+    prose = min(width, _PROSE)
+    _write(console, f"{rows.plain(run.command)}  {shared}", prose, style="bold", hang=_INDENT)
+    console.print()
+    if run.rows:
+        console.print(_table(run, layout))
+        console.print()
+    _footer(console, run, prose, z="z" in layout.widths)
+    return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
+
+
+def _layout(run: Run, width: int) -> _Layout:
+    cells = rows.grouped_cells(run)
+    headers = {name: name for name in _COLUMNS}
+    kinds = {each["predicted"].partition(" (")[2] for each in cells} - {""}
+    for each in cells:
+        if each["group"]:
+            each["check"] = _INDENT + each["check"]
+        if len(kinds) == 1:  # said once, in the header
+            each["predicted"] = each["predicted"].partition(" (")[0]
+    if len(kinds) == 1:
+        headers["predicted"] = f"predicted\n({kinds.pop()}"
+    return _Layout(cells=cells, widths=_widths(cells, width), headers=headers)
+
+
+def _widths(cells: Sequence[Mapping[str, str]], width: int) -> dict[str, int]:
+    """The columns that fit into `width`, and the width of each."""
+    natural = {
+        name: max(len(text) for text in (name, *_aligned([row[name] for row in cells], name)))
+        for name in _COLUMNS
+    }
+    natural["check"] = max([natural["check"], *(len(row["group"]) for row in cells)])
+    wanted = min(natural["check"], _CHECK)
+    for left_out in ((), ("tolerance",), ("tolerance", "z")):
+        widths = {name: natural[name] for name in _COLUMNS if name not in left_out}
+        rest = width - _total(widths) + natural["check"]
+        if rest >= wanted:
+            return widths | {"check": min(rest, natural["check"])}
+    for name in ("verdict", "predicted", "measured"):
+        if width - _total(widths) + natural["check"] < wanted:
+            pieces = (len(piece) for row in cells for piece in _BREAKS[name].split(row[name]))
+            widths[name] = max([len(name), *pieces])
+    rest = width - _total(widths) + natural["check"]
+    widths["check"] = min(natural["check"], max(rest, _CHECK // 2))
+    spare = max(0, width - _total(widths))
+    return widths | {"measured": min(natural["measured"], widths["measured"] + spare)}
+
+
+def _total(widths: Mapping[str, int]) -> int:
+    return sum(widths.values()) + _GAP * (len(widths) - 1)
+
+
+def _table(run: Run, layout: _Layout) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    # One column of padding and one of the box make _GAP.
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, _GAP - 1, 0, 0),
+        leading=layout.tall,
+    )
+    right = {"z", "tolerance"} | {name for name, text in layout.headers.items() if "\n" in text}
+    for name, width in layout.widths.items():
+        table.add_column(
+            layout.headers[name],
+            width=width,
+            justify="right" if name in right else "left",
+            header_style="bold",
+        )
+    columns = {name: _column(layout, name) for name in layout.widths}
+    group = ""
+    for index, row in enumerate(run.rows):
+        if layout.cells[index]["group"] != group:
+            if group and not layout.tall:
+                table.add_row()
+            group = layout.cells[index]["group"]
+            table.add_row(Text(group, "bold"))
+        styles = {"verdict": _style(row)}
+        table.add_row(*(Text(columns[name][index], styles.get(name, "")) for name in columns))
+    return table
+
+
+def _column(layout: _Layout, name: str) -> list[str]:
+    """The texts of a column, wrapped or aligned as its width allows."""
+    texts, width = [row[name] for row in layout.cells], layout.widths[name]
+    if name == "check":
+        return [_wrapped(text, width) for text in texts]
+    aligned = _aligned(texts, name)
+    if max(map(len, aligned)) <= width:
+        return aligned
+    return [text if len(text) <= width else "\n".join(_BREAKS[name].split(text)) for text in texts]
+
+
+def _aligned(texts: list[str], name: str) -> list[str]:
+    """The texts of a column with ± below ±, or kind below kind."""
+    mark = {"measured": " ± ", "predicted": " ("}.get(name)
+    if mark is None:
+        return texts
+    parts = [text.partition(mark) for text in texts]
+    heads = max((len(head) for head, _, _ in parts), default=0)
+    return [head.rjust(heads) + mark + tail for head, mark, tail in parts]
+
+
+def _wrapped(text: str, width: int) -> str:
+    """A check on one line, or else its parameters indented below its quantity."""
+    if len(text) <= width:
+        return text
+    indent = text[: len(text) - len(text.lstrip())]
+    head, _, tail = text.lstrip().partition(" ")
+    lines = [indent]
+    for piece in re.findall(r"[^._]*[._]|[^._]+", head):
+        if len(lines[-1] + piece) > width and lines[-1].strip():
+            lines.append(indent + _INDENT)
+        lines[-1] += piece
+    below = indent + _INDENT
+    return "\n".join(
+        lines + textwrap.wrap(tail, width, initial_indent=below, subsequent_indent=below)
+    )
+
+
+def _style(row: Row) -> str:
+    if row.verdict is Outcome.INCONCLUSIVE:
+        return "yellow"
+    if not rows.as_expected(row):
+        return "bold red"
+    return "cyan" if row.verdict in (Outcome.UNDEFINED, Outcome.NOT_RUN) else "green"
+
+
+def _footer(console: Console, run: Run, width: int, *, z: bool) -> None:
+    style = _OUTCOME_STYLES.get(run.exit_code, "bold")
+    _write(console, summary.outcome_line(run), width, style=style)
+    _write(console, summary.sampling_line(run, z=z), width, style="dim")
+    for note in run.notes:
+        console.print()
+        _write(console, rows.plain(note), width)
+    reasons = summary.reasons(run)
+    off = [reason for reason in reasons if not reason.as_expected]
+    shown = [*off, *reasons[len(off) :][:_EXPLAINED]]
+    for reason in shown:
+        more = len(reason.checks) - _NAMED
+        named = [*reason.checks[:_NAMED], *([f"{more} more"] if more > 0 else [])]
+        console.print()
+        _write(console, f"{reason.verdict}  {'; '.join(named)}", width, style="bold", hang=_INDENT)
+        _write(console, _INDENT + reason.text, width, hang=_INDENT)
+    if len(shown) < len(reasons):
+        console.print()
+        left = rows.count(len(reasons) - len(shown))
+        _write(console, f"{left} more reasons of expected outcomes stand in the record.", width)
+
+
+def _write(console: Console, text: str, width: int, *, style: str = "", hang: str = "") -> None:
+    from rich.text import Text
+
+    lines = textwrap.wrap(
+        text, width, subsequent_indent=hang, break_long_words=False, break_on_hyphens=False
+    )
+    console.print(Text("\n".join(lines), style=style), soft_wrap=True)

@@ -1,0 +1,189 @@
+"""The inputs that studies share, checked and resolved before anything is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypedDict
+
+from sdpa_check.distributions import component_law, parse_dependence
+from sdpa_check.errors import InputError
+from sdpa_check.experiment import Settings
+from sdpa_check.logits import scaling
+from sdpa_check.records import Component, Design, Fault
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Executor
+
+    from sdpa_check.logits.scaling import Scaling
+
+MAX_DK = 16384
+MAX_KEYS = 1_000_000
+MAX_DESIGNS = 64
+LARGEST = 1e6
+"""Bound on σ, 1/σ and |mean|: products of 16384 components stay far inside float32."""
+
+Integers = int | Sequence[int]
+
+
+class Options(TypedDict, total=False):
+    """Keyword options that every study takes; names and meaning as on the command line.
+
+    Attributes:
+        dist: law of the components: gaussian, uniform, rademacher, laplace, t, cauchy, mixture.
+        df: degrees of freedom of Student's t.
+        standardize: divide a raw t by its standard deviation.
+        sigma: scale of the components of q, and of k where `sigma_k` is not given.
+        sigma_k: scale of the components of k.
+        mean: mean of the components of q, and of k where `mean_k` is not given.
+        mean_k: mean of the components of k.
+        corr: ``none``, ``ar1:ρ``, ``equi:ρ`` or ``qk:ρ``.
+        dmodel: width of the model, for the scaling ``sqrt_dmodel``.
+        precision: wanted relative standard error; None plans from the tolerance.
+        samples: number of dot products or rows per design; overrides the plan.
+        tolerance: relative half-width of the equivalence band.
+        seed: root seed.
+        jobs: threads; None for the cores present.
+        executor: a `concurrent.futures.Executor` to run blocks on instead of threads.
+        fault: a planted error, to see the checks fail.
+        progress: called as progress(label, blocks done, blocks in all).
+    """
+
+    dist: str
+    df: float | None
+    standardize: bool
+    sigma: float
+    sigma_k: float | None
+    mean: float
+    mean_k: float | None
+    corr: str
+    dmodel: int | None
+    precision: float | None
+    samples: int | None
+    tolerance: float
+    seed: int
+    jobs: int | None
+    executor: Executor | None
+    fault: Fault | None
+    progress: Callable[[str, int, int], None] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Resolved inputs: the laws of q and k, their dependence, and the settings of the run."""
+
+    query: Component
+    key: Component
+    corr: str
+    dmodel: int | None
+    settings: Settings
+
+    def designs(self, dk: Integers, keys: Integers | None = None) -> tuple[Design, ...]:
+        """Every combination of d_k and m, in the order given, d_k first.
+
+        Raises:
+            InputError: for a d_k or m out of range, or more than 64 combinations.
+        """
+        dks = integers("--dk", dk, 1, MAX_DK)
+        rows = (None,) if keys is None else integers("--keys", keys, 2, MAX_KEYS)
+        if len(dks) * len(rows) > MAX_DESIGNS:
+            raise InputError("--dk", len(dks) * len(rows), f"at most {MAX_DESIGNS} designs")
+        for d in dks:
+            parse_dependence(self.corr).check(d)
+        return tuple(
+            Design(dk=d, query=self.query, key=self.key, corr=self.corr, keys=m)
+            for d in dks
+            for m in rows
+        )
+
+    def scalings(self, texts: str | float | Sequence[str]) -> tuple[Scaling, ...]:
+        """The scaling rules of `texts`.
+
+        Raises:
+            InputError: for an unknown rule, or one that needs d_model where there is none.
+        """
+        listed = [str(texts)] if isinstance(texts, str | float | int) else list(texts)
+        rules = scaling.parse_all(listed)
+        for rule in rules:
+            rule.multiplier(1, self.dmodel)
+        return rules
+
+
+def resolve(options: Options) -> Inputs:
+    """Check the shared options.
+
+    Raises:
+        InputError: for a value that cannot be used, naming the option.
+    """
+    standardize, df = options.get("standardize", False), options.get("df")
+    dist = options.get("dist", "gaussian")
+    sigma = _number("--sigma", options.get("sigma", 1.0), 1 / LARGEST, LARGEST)
+    mean = _number("--mean", options.get("mean", 0.0), -LARGEST, LARGEST)
+    sigma_k = _number("--sigma-k", _other(options.get("sigma_k"), sigma), 1 / LARGEST, LARGEST)
+    mean_k = _number("--mean-k", _other(options.get("mean_k"), mean), -LARGEST, LARGEST)
+    query = Component(distribution=dist, df=df, sigma=sigma, mean=mean, standardize=standardize)
+    key = Component(
+        distribution=dist,
+        df=df,
+        sigma=sigma_k,
+        mean=mean_k,
+        standardize=standardize,
+    )
+    for component in (query, key):
+        component_law(component)
+    if options.get("dmodel") is not None:
+        integers("--dmodel", options["dmodel"], 1, 1 << 30)
+    fault = options.get("fault") or Fault()
+    if fault.scale is not None:
+        scaling.parse(fault.scale).multiplier(1, options.get("dmodel"))
+    settings = Settings(
+        seed=_integer("--seed", options.get("seed", 0), 0, (1 << 63) - 1),
+        jobs=_optional("--jobs", options.get("jobs"), 1, 1024),
+        executor=options.get("executor"),
+        precision=_optional_fraction("--precision", options.get("precision")),
+        samples=_optional("--samples", options.get("samples"), 64, 10**15),
+        tolerance=_fraction("--tolerance", options.get("tolerance", 0.01)),
+        fault=fault,
+        progress=options.get("progress"),
+    )
+    corr = str(parse_dependence(options.get("corr", "none")))
+    return Inputs(query, key, corr, options.get("dmodel"), settings)
+
+
+def integers(where: str, given: Integers | None, low: int, high: int) -> tuple[int, ...]:
+    """A tuple of distinct integers between `low` and `high`, in the order given."""
+    listed = [given] if given is None or isinstance(given, int) else list(given)
+    if not listed:
+        raise InputError(where, given, "at least one integer")
+    return tuple(dict.fromkeys(_integer(where, value, low, high) for value in listed))
+
+
+def _integer(where: str, value: object, low: int, high: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise InputError(where, value, f"an integer from {low} to {high}")
+    return value
+
+
+def _optional(where: str, value: int | None, low: int, high: int) -> int | None:
+    return None if value is None else _integer(where, value, low, high)
+
+
+def _fraction(where: str, value: float) -> float:
+    if not 1e-7 <= value < 1:
+        raise InputError(where, value, "a fraction from 1e-7 to 1, e.g. 0.001 or 0.1%")
+    return value
+
+
+def _optional_fraction(where: str, value: float | None) -> float | None:
+    return None if value is None else _fraction(where, value)
+
+
+def _number(where: str, value: float, low: float, high: float) -> float:
+    if not low <= value <= high:
+        raise InputError(where, value, f"a number from {low:g} to {high:g}")
+    return value
+
+
+def _other(value: float | None, default: float) -> float:
+    return default if value is None else value

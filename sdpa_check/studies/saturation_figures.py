@@ -1,0 +1,138 @@
+"""The figures of `saturation`: everything against d_k and against m, and the (d_k, m) map."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from sdpa_check.logits import scaling
+from sdpa_check.quantities import Case
+from sdpa_check.report.figures import Figure, HeatMap, Panel, Series, values
+from sdpa_check.studies.sweep import series, sweep
+from sdpa_check.theory import saturation as theory
+
+if TYPE_CHECKING:
+    from sdpa_check.records import Row
+    from sdpa_check.studies.study import Study
+
+_DKS = (2, 8, 32, 128, 512)
+_KEYS = (2, 8, 64, 512, 4096)
+_SAMPLES = 1 << 14
+
+_PANELS = (
+    ("softmax.entropy", None, "entropy (nats)"),
+    ("jacobian.frobenius", "rms", "RMS ‖J‖_F"),
+    ("jacobian.frobenius", "median", "median ‖J‖_F"),
+    ("jacobian.spectral", "rms", "RMS ‖J‖₂"),
+    ("jacobian.inf_norm", "rms", "RMS ‖J‖_∞"),
+    ("jacobian.trace", "mean", "mean tr J"),
+)
+
+
+def figures(study: Study) -> dict[str, Figure]:
+    """Name → figure, from sweeps of their own at about 16 thousand rows per design."""
+    asked = [(row.params["dk"], row.params["keys"]) for row in study.run.rows]
+    dk, keys = asked[0]
+    names = list(dict.fromkeys(row.params["scale"] for row in study.run.rows))
+    against_d = _curves(study, [(d, keys) for d in sorted({*_DKS, *(d for d, _ in asked)})], names)
+    against_m = _curves(study, [(dk, m) for m in sorted({*_KEYS, *(m for _, m in asked)})], names)
+    found = {
+        "against_dk": _figure(against_d, "dk", "d_k (components)", f"m = {keys} keys"),
+        "against_keys": _figure(against_m, "keys", "m (keys)", f"d_k = {dk}"),
+    }
+    if study.inputs.query.distribution == "gaussian" and not study.inputs.query.mean:
+        found["map"] = _map(study)
+    return found
+
+
+def _curves(study: Study, pairs: list[tuple[int, int]], names: list[str]) -> list[Row]:
+    inputs = study.inputs
+    cases = [
+        (quantity, Case(designs=design, scale=rule, d_model=inputs.dmodel, statistic=statistic))
+        for d, m in pairs
+        for design in [inputs.designs(d, m)]
+        for rule in map(scaling.parse, names)
+        for quantity, statistic, _ in _PANELS
+    ]
+    return sweep(inputs, cases, _SAMPLES)[0]
+
+
+def _figure(rows: list[Row], x: str, xlabel: str, fixed: str) -> Figure:
+    names = list(dict.fromkeys(row.params["scale"] for row in rows))
+    panels = []
+    for quantity, statistic, ylabel in _PANELS:
+        drawn: list[Series] = []
+        for name in names:
+            chosen = [
+                row
+                for row in rows
+                if row.quantity == quantity
+                and row.params["scale"] == name
+                and row.params.get("statistic") == statistic
+            ]
+            drawn += series(scaling.parse(name).formula, chosen, x)
+        log = statistic == "median"
+        panels.append(
+            Panel(
+                xlabel=xlabel,
+                ylabel=ylabel,
+                xscale="log2",
+                yscale="log" if log else "linear",
+                series=tuple(drawn),
+            )
+        )
+    return Figure(
+        title=f"Softmax rows by multiplier of q·k, {fixed}",
+        panels=tuple(panels),
+        columns=3,
+        caption="Points: measured, with 95 % intervals. Lines: exact where theory is; "
+        "dotted: Gaussian limit.",
+    )
+
+
+def _map(study: Study) -> Figure:
+    scale = study.inputs.query.sigma * study.inputs.key.sigma
+    dks = [2.0**i for i in range(11)]
+    keys = [2.0**i for i in range(1, 18, 2)]
+    z = [
+        tuple(
+            theory.gaussian_rows(dk=int(d), keys=int(m), multiplier=scale).entropy / math.log(m)
+            for m in keys
+        )
+        for d in dks
+    ]
+    line = [2.0 ** (i / 4) for i in range(2, 71)]
+    freezing = Series(
+        label="freezing line τ² = 2 ln m, which is d_k = 2 ln m for σ = 1: above it a few keys "
+        "carry everything",
+        kind="curve",
+        x=values(line),
+        y=values([2 * math.log(m) / scale**2 for m in line]),
+    )
+    marks = tuple(
+        (float(row.params["keys"]), float(row.params["dk"]), row.estimate.value)
+        for row in study.run.rows
+        if row.quantity == "softmax.entropy_ratio"
+        and row.params["scale"] == "none"
+        and row.estimate
+    )
+    panel = Panel(
+        xlabel="m (keys)",
+        ylabel="d_k (components)",
+        xscale="log2",
+        yscale="log2",
+        heatmap=HeatMap(
+            x=tuple(keys),
+            y=tuple(dks),
+            z=tuple(z),
+            label="entropy / ln m (dimensionless)",
+            limits=(0.0, 1.0),
+            marks=marks,
+        ),
+        series=(freezing,),
+    )
+    return Figure(
+        title="Entropy of unscaled attention, as a fraction of ln m",
+        panels=(panel,),
+        caption="Colour: exact. Discs: measured; one that cannot be told from its ground agrees.",
+    )

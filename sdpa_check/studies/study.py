@@ -1,0 +1,91 @@
+"""Checks → run record: what every study does after it has made its checks."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import sdpa_check
+from sdpa_check import experiment, rng, verdict
+from sdpa_check.environment import environment
+from sdpa_check.records import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from sdpa_check.experiment import Check, Samples, Settings
+    from sdpa_check.quantities import Case
+    from sdpa_check.records import Row
+    from sdpa_check.studies.inputs import Inputs
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """A finished run with what its figures need: the inputs and the merged sums."""
+
+    run: Run
+    inputs: Inputs
+    samples: Samples
+
+
+def conduct(
+    command: str,
+    cases: Sequence[tuple[str, Case]],
+    inputs: Inputs,
+    design: Mapping[str, Any],
+    notes: Callable[[Sequence[Row]], Sequence[str]],
+) -> Study:
+    """Run one check for every (quantity, case) and put the record together."""
+    started, clock = datetime.now(UTC), time.perf_counter()
+    checks = [
+        experiment.Check(id=id_, quantity=name, case=case)
+        for id_, (name, case) in zip(experiment.ids(cases), cases, strict=True)
+    ]
+    rows, samples = experiment.run(checks, inputs.settings)
+    outcome, code = verdict.conclude(rows)
+    run = Run(
+        command=command,
+        version=sdpa_check.__version__,
+        outcome=outcome,
+        exit_code=code,
+        design={**design, **settings_record(inputs.settings)},
+        seed=inputs.settings.seed,
+        generator=rng.GENERATOR,
+        rows=tuple(rows),
+        notes=(*_fault_note(inputs.settings), *notes(rows)),
+        environment=environment(started, time.perf_counter() - clock),
+    )
+    return Study(run, inputs, samples)
+
+
+def settings_record(settings: Settings) -> dict[str, Any]:
+    """The settings that shape the numbers, as they stand in the record's design."""
+    fault = settings.fault
+    planted = {"sample_scale": fault.sample_scale, "scale": fault.scale}
+    return {
+        "precision": settings.precision,
+        "samples": settings.samples,
+        "tolerance": settings.tolerance,
+        "alpha": settings.alpha,
+        "fault": planted if fault != type(fault)() else None,
+    }
+
+
+def _fault_note(settings: Settings) -> list[str]:
+    fault = settings.fault
+    if fault == type(fault)():
+        return []
+    return [
+        "A fault was planted on purpose: "
+        f"sample_scale={fault.sample_scale:g}, scale={fault.scale or 'as asked'}."
+    ]
+
+
+def find(rows: Sequence[Row], quantity: str, **params: Any) -> Row | None:
+    """The first row of a quantity with these parameters."""
+    for row in rows:
+        if row.quantity == quantity and all(row.params.get(k) == v for k, v in params.items()):
+            return row
+    return None

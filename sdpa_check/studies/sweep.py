@@ -1,0 +1,54 @@
+"""Companion sweeps for figures: the rows of a few checks over many designs, as series."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from sdpa_check import experiment
+from sdpa_check.report.figures import Series, values
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sdpa_check.experiment import Samples
+    from sdpa_check.quantities import Case
+    from sdpa_check.records import Row
+    from sdpa_check.studies.inputs import Inputs
+
+
+def sweep(
+    inputs: Inputs, cases: Sequence[tuple[str, Case]], samples: int
+) -> tuple[list[Row], Samples]:
+    """Run checks for a figure, at a fixed sample size per design and without progress."""
+    checks = [
+        experiment.Check(id=f"figure[{i}]", quantity=name, case=case)
+        for i, (name, case) in enumerate(cases)
+    ]
+    settings = dataclasses.replace(inputs.settings, samples=samples, progress=None)
+    return experiment.run(checks, settings)
+
+
+def series(label: str, rows: Sequence[Row], x: str) -> list[Series]:
+    """Measured points with their intervals over the parameter `x`, on the curve that theory gives.
+
+    An exact prediction becomes a curve, a limit a guide; where there is neither the points stand
+    alone.
+    """
+    rows = sorted(rows, key=lambda row: row.params[x])
+    at = values([row.params[x] for row in rows])
+    found = []
+    for kind, line in (("exact", "curve"), ("limit", "guide")):
+        on = [row.prediction.value if row.prediction.kind == kind else None for row in rows]
+        if any(value is not None for value in on):
+            found.append(Series(label=label, kind=line, x=at, y=tuple(on)))  # type: ignore[arg-type]
+    estimates = [row.estimate for row in rows]
+    points = Series(
+        label=label,
+        kind="points",
+        x=at,
+        y=tuple(e.value if e else None for e in estimates),
+        lo=tuple(e.lo if e else None for e in estimates),
+        hi=tuple(e.hi if e else None for e in estimates),
+    )
+    return [*found, points]

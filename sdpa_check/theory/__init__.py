@@ -1,0 +1,1 @@
+"""Exact predictions, by closed form or quadrature; nothing here imports measuring code."""

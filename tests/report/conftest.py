@@ -1,0 +1,167 @@
+"""Two hand-made runs: one with every verdict, and one sweep over d_k and two statistics."""
+
+from __future__ import annotations
+
+import pytest
+
+from sdpa_check.records import Estimate, Outcome, Prediction, PredictionKind, Row, Run
+
+DESIGN = {"dk": [8, 64], "distribution": "t", "standardize": False, "scale": None, "alpha": 1e-6}
+
+
+def estimate(value: float, se: float | None, withheld: str = "") -> Estimate:
+    return Estimate(
+        value=value,
+        se=se,
+        lo=None if se is None else value - 2 * se,
+        hi=None if se is None else value + 2 * se,
+        level=0.95,
+        blocks=64,
+        samples=1_048_576,
+        withheld=withheld,
+    )
+
+
+def row(
+    id_: str,
+    quantity: str,
+    params: dict[str, object],
+    found: Estimate | None,
+    prediction: tuple[float | None, PredictionKind],
+    *,
+    verdict: Outcome,
+    expected: Outcome = Outcome.CONFIRMED,
+    reason: str = "",
+) -> Row:
+    value, kind = prediction
+    return Row(
+        id=id_,
+        quantity=quantity,
+        params=params,
+        estimate=found,
+        prediction=Prediction(value=value, kind=kind, source="theory"),
+        verdict=verdict,
+        expected=expected,
+        reason=reason,
+        tolerance=None if value is None else 0.01 * abs(value),
+        detectable=None if value is None else 0.02 * abs(value),
+    )
+
+
+def run(
+    command: str, outcome: str, code: int, rows: tuple[Row, ...], notes: tuple[str, ...]
+) -> Run:
+    return Run(
+        command=command,
+        version="0.1.0",
+        outcome=outcome,
+        exit_code=code,
+        design=DESIGN,
+        seed=7,
+        generator="PCG64DXSM",
+        rows=rows,
+        notes=notes,
+        environment={"python": "3.11.7", "started": "2025-01-02T03:04:05+00:00", "seconds": 1.25},
+    )
+
+
+@pytest.fixture
+def mixed() -> Run:
+    """Every verdict and kind of prediction; an error bar is withheld, an estimate absent."""
+    return run(
+        "verify",
+        "NOT as expected",
+        3,
+        (
+            row(
+                "var-64",
+                "dot.variance",
+                {"dk": 64, "scale": None},
+                estimate(63.98213, 0.0312),
+                (64.0, "exact"),
+                verdict=Outcome.CONFIRMED,
+                reason="inside the band",
+            ),
+            row(
+                "var|root",
+                "logit.variance",
+                {"dk": 64, "scale": "none"},
+                estimate(63.98213, 0.0312),
+                (8.0, "stated"),
+                verdict=Outcome.REFUTED,
+                expected=Outcome.REFUTED,
+                reason="it is the std that is 8",
+            ),
+            row(
+                "scaled",
+                "logit.variance",
+                {"dk": 64, "scale": "sqrt"},
+                estimate(1.0609, 0.0005),
+                (1.0, "exact"),
+                verdict=Outcome.REFUTED,
+                reason="outside the band <0.99, 1.01>",
+            ),
+            row(
+                "tail",
+                "dot.iqr",
+                {"dk": 64, "distribution": "cauchy"},
+                estimate(1.42e-22, 0.031e-22),
+                (1.4e-22, "exact"),
+                verdict=Outcome.INCONCLUSIVE,
+                reason="needs about 900 blocks (12 s)",
+            ),
+            row(
+                "no-variance",
+                "dot.variance",
+                {"dk": 64, "distribution": "cauchy"},
+                estimate(1.2345e9, None, "not available (fourth moment infinite)"),
+                (None, "infinite"),
+                verdict=Outcome.UNDEFINED,
+                expected=Outcome.UNDEFINED,
+                reason="Cauchy components have no variance",
+            ),
+            row(
+                "near",
+                "softmax.effective_keys",
+                {"dk": 64, "keys": 1024, "level": 0.5},
+                estimate(12.5, 0.25),
+                (12.0, "limit"),
+                verdict=Outcome.UNDEFINED,
+                expected=Outcome.UNDEFINED,
+                reason="known in the limit only",
+            ),
+            row(
+                "port",
+                "float.exp",
+                {},
+                None,
+                (None, "none"),
+                verdict=Outcome.NOT_RUN,
+                reason="no torch",
+            ),
+        ),
+        ("Unscaled, ‖J‖_F is larger at 64 keys: a row that two keys share has the largest.",),
+    )
+
+
+@pytest.fixture
+def sweep() -> Run:
+    """Two designs, with quantities of which only some take a statistic; all confirmed."""
+    rows = [
+        row(
+            f"{quantity}[dk={dk},{statistic}]",
+            quantity,
+            {"dk": dk, "scale": "sqrt", "multiplier": dk**-0.5, "sigma": 1.0}
+            | ({"statistic": statistic} if statistic else {}),
+            estimate(value * 1.001, value * 0.0021),
+            (value, "exact"),
+            verdict=Outcome.CONFIRMED,
+        )
+        for dk in (8, 64)
+        for quantity, statistic, value in (
+            ("softmax.saturated_fraction", "", 0.0123),
+            ("jacobian.frobenius", "rms", 1 / 7),
+            ("jacobian.frobenius", "mean", 3e-9),
+        )
+    ]
+    return run("saturation", "as expected", 0, tuple(rows), ())

@@ -1,0 +1,265 @@
+"""The engine: the same numbers however and wherever the blocks run."""
+
+from __future__ import annotations
+
+import dataclasses
+import multiprocessing
+import threading
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from sdpa_check import engine, rng
+from sdpa_check.engine import MAX_REPLICATES, SPAN
+from sdpa_check.measures.dot import DotWork
+from sdpa_check.records import Design
+
+DOT = DotWork(Design(dk=8), vectors=32)
+
+
+@dataclasses.dataclass(frozen=True)
+class Draws:
+    """Two normals of very different size, whose float sums show the order of addition."""
+
+    experiment: str = "draws"
+
+    def block(self, generator):
+        x = generator.standard_normal(2)
+        return {"x": x * [1.0, 1e8], "n": np.int64(1)}
+
+
+@dataclasses.dataclass
+class Failing:
+    """Raises in the block whose number is `at`."""
+
+    at: int
+    started: int = 0
+    experiment: str = "failing"
+
+    def block(self, generator):
+        self.started += 1
+        if self.started > self.at:
+            raise ZeroDivisionError("planted")
+        return {"n": np.float64(1)}
+
+
+class LazyFuture(Future):
+    """A task that runs when its executor says so."""
+
+    def __init__(self, executor, task):
+        super().__init__()
+        self.executor, self.task = executor, task
+
+    def run(self):
+        if not self.set_running_or_notify_cancel():
+            return
+        try:
+            self.set_result(self.task())
+        except BaseException as error:  # noqa: BLE001 - a future carries every error
+            self.set_exception(error)
+
+    def result(self, timeout=None):
+        self.executor.work_off()
+        self.executor.open.discard(self)
+        return super().result(0)
+
+
+class Backwards(Executor):
+    """Runs what is waiting in reverse order, and only when a result is asked for."""
+
+    def __init__(self):
+        self.open, self.waiting, self.submitted, self.peak = set(), [], [], 0
+
+    def submit(self, fn, /, *args, **kwargs):
+        future = LazyFuture(self, lambda: fn(*args, **kwargs))
+        self.waiting.append(future)
+        self.submitted.append(future)
+        self.open.add(future)
+        self.peak = max(self.peak, len(self.open))
+        return future
+
+    def work_off(self):
+        while self.waiting:
+            self.waiting.pop().run()
+
+
+def same(a, b):
+    assert a.blocks == b.blocks
+    assert set(a.sums) == set(b.sums)
+    for name in a.sums:
+        np.testing.assert_array_equal(a.sums[name], b.sums[name], strict=True)
+
+
+def by_hand(work, seed, blocks):
+    """The merge as documented: blocks in order within a span, spans in order in a replicate."""
+    per = -(-blocks // MAX_REPLICATES)
+    out = []
+    for first in range(0, blocks, per):
+        total = 0.0
+        for start in range(first, first + per, SPAN):
+            span = [
+                work.block(rng.generator(seed, work.experiment, b))["x"]
+                for b in range(start, min(start + SPAN, first + per))
+            ]
+            total = total + sum(span[1:], start=span[0])
+        out.append(total)
+    return np.array(out)
+
+
+SIZES = [1, 2, SPAN - 1, SPAN, SPAN + 1, 127, 128, 256, 128 * SPAN, 128 * (SPAN + 1)]
+
+
+@pytest.mark.parametrize("blocks", SIZES)
+def test_merge_is_in_block_order(blocks):
+    found = engine.run(Draws(), seed=3, blocks=blocks, jobs=1)
+    assert found.blocks == blocks
+    assert found.count == min(blocks, MAX_REPLICATES)
+    np.testing.assert_array_equal(found.sums["x"], by_hand(Draws(), 3, blocks))
+    assert found.sums["n"].dtype == np.int64
+    assert found.sums["n"].sum() == blocks
+    assert len(set(found.sums["n"].tolist())) == 1
+
+
+@pytest.mark.parametrize("blocks", [1, 5, 64, 130, 1152])
+@pytest.mark.parametrize("jobs", [2, 4, None])
+def test_jobs_do_not_change_the_numbers(blocks, jobs):
+    alone = engine.run(Draws(), seed=0, blocks=blocks, jobs=1)
+    same(engine.run(Draws(), seed=0, blocks=blocks, jobs=jobs), alone)
+
+
+@pytest.mark.parametrize("jobs", [2, 4])
+def test_jobs_do_not_change_measured_sums(jobs):
+    alone = engine.run(DOT, seed=1, blocks=40, jobs=1)
+    same(engine.run(DOT, seed=1, blocks=40, jobs=jobs), alone)
+
+
+def test_executors_do_not_change_the_numbers():
+    alone = engine.run(Draws(), seed=5, blocks=260, jobs=1)
+    same(engine.run(Draws(), seed=5, blocks=260, executor=Backwards()), alone)
+    with ThreadPoolExecutor(3) as pool:
+        same(engine.run(Draws(), seed=5, blocks=260, executor=pool), alone)
+
+
+def test_processes_do_not_change_the_numbers():
+    alone = engine.run(DOT, seed=2, blocks=6, jobs=1)
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
+        same(engine.run(DOT, seed=2, blocks=6, executor=pool), alone)
+
+
+def test_a_given_executor_is_left_open():
+    with ThreadPoolExecutor(2) as pool:
+        engine.run(Draws(), seed=0, blocks=4, executor=pool)
+        assert pool.submit(int, 3).result() == 3
+
+
+def test_own_threads_are_gone_afterwards():
+    engine.run(Draws(), seed=0, blocks=40, jobs=3)
+    assert not [t for t in threading.enumerate() if t.name.startswith("sdpa-check")]
+
+
+def test_seed_experiment_and_stream_select_the_numbers():
+    def value(work, seed):
+        return tuple(engine.run(work, seed=seed, blocks=3, jobs=1).sums["power2"])
+
+    works = [dataclasses.replace(DOT, stream=s) for s in ("main", "pilot")]
+    works.append(dataclasses.replace(DOT, design=Design(dk=8, corr="ar1:0.0")))
+    values = {value(work, seed) for work in works for seed in (0, 1)}
+    assert len(values) == 6
+
+
+def test_more_blocks_extend_the_run():
+    """Block i is the same however many there are: below MAX_REPLICATES every one is a replicate."""
+    few = engine.run(Draws(), seed=0, blocks=10, jobs=1).sums["x"]
+    many = engine.run(Draws(), seed=0, blocks=50, jobs=1).sums["x"]
+    np.testing.assert_array_equal(many[:10], few)
+
+
+def test_whole_is_the_smallest_equal_split():
+    def splits(n):
+        return n % -(-n // MAX_REPLICATES) == 0
+
+    for blocks in range(1, 1500):
+        assert engine.whole(blocks) == next(n for n in range(blocks, 2 * blocks + 1) if splits(n))
+
+
+@pytest.mark.parametrize("blocks", [129, 300, 1000])
+def test_blocks_are_rounded_up_to_equal_replicates(blocks):
+    found = engine.run(Draws(), seed=0, blocks=blocks, jobs=1)
+    assert found.blocks == engine.whole(blocks) >= blocks
+    assert found.count * found.sums["n"][0] == found.blocks
+    assert MAX_REPLICATES / 2 < found.count <= MAX_REPLICATES
+
+
+@pytest.mark.parametrize("blocks", [1, 8, 9, 129, 1152])
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_progress_adds_up(blocks, jobs):
+    steps = []
+    found = engine.run(Draws(), seed=0, blocks=blocks, jobs=jobs, progress=steps.append)
+    assert sum(steps) == found.blocks
+    assert all(1 <= step <= SPAN for step in steps)
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 5])
+def test_few_tasks_are_under_way(jobs):
+    pool = Backwards()
+    engine.run(Draws(), seed=0, blocks=1152, jobs=jobs, executor=pool)
+    assert len(pool.submitted) == 2 * MAX_REPLICATES  # spans of 8 and 1
+    assert pool.peak == 4 * jobs
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_an_error_in_a_block_reaches_the_caller(jobs):
+    work = Failing(at=5)
+    with pytest.raises(ZeroDivisionError, match="planted"):
+        engine.run(work, seed=0, blocks=10_000, jobs=jobs)
+    assert work.started < 10_000
+    assert not [t for t in threading.enumerate() if t.name.startswith("sdpa-check")]
+
+
+def test_an_error_cancels_what_waits():
+    pool = Backwards()
+    pool.work_off = lambda: pool.waiting.pop(0).run() if pool.waiting else None  # one at a time
+    with pytest.raises(ZeroDivisionError):
+        engine.run(Failing(at=3), seed=0, blocks=100, jobs=2, executor=pool)
+    done = [f for f in pool.submitted if f.done() and not f.cancelled()]
+    assert len(done) == 4  # three blocks and the one that raised
+    assert all(f.cancelled() for f in pool.submitted if f not in done)
+
+
+def test_an_error_in_progress_cancels_what_waits():
+    pool = Backwards()
+    pool.work_off = lambda: pool.waiting.pop(0).run() if pool.waiting else None
+
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        engine.run(Draws(), seed=0, blocks=100, jobs=2, executor=pool, progress=interrupt)
+    assert [f.cancelled() for f in pool.submitted] == [False] + [True] * 7
+
+
+def test_available_cores():
+    assert engine.available_cores() >= 1
+
+
+def test_blas_is_limited_during_a_run_only(monkeypatch):
+    threadpoolctl = pytest.importorskip("threadpoolctl")
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+
+    def threads():
+        return [
+            p["num_threads"] for p in threadpoolctl.threadpool_info() if p["user_api"] == "blas"
+        ]
+
+    class Looks:
+        experiment = "looks"
+
+        def block(self, generator):
+            return {"threads": np.array(threads())}
+
+    before = threads()
+    found = engine.run(Looks(), seed=0, blocks=1, jobs=1).sums["threads"]
+    assert (found == 1).all()
+    assert threads() == before
