@@ -15,7 +15,7 @@ import numpy as np
 
 def environment(started: datetime, seconds: float) -> dict[str, Any]:
     """Versions, machine, commit and times, for `records.Run.environment`."""
-    blas = np.show_config("dicts")["Build Dependencies"]["blas"]  # type: ignore[index]
+    blas = np.show_config("dicts")["Build Dependencies"]["blas"]
     return {
         "python": platform.python_version(),
         "numpy": np.__version__,

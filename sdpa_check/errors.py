@@ -1,4 +1,4 @@
-"""Everything the package raises on purpose: what was got, what was wanted, and what to do about it."""
+"""What the package raises on purpose: what was got, what was wanted, what to do about it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 class SdpaCheckError(Exception):
     """The parent of every error that sdpa-check raises on purpose.
 
-    Its message is one line that a user can act on; the command line prints it and exits with code 2.
+    Its message is one line that a user can act on; the command line prints it and exits with 2.
     """
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 LEVEL = 0.95
 """The level of the interval that is shown; verdicts use their own, simultaneous one."""
 
+
 def function_of_means(
     replicates: Replicates,
     function: Callable[[Mapping[str, NDArray[Any]]], NDArray[Any]],
@@ -100,17 +101,18 @@ def quantile_combination(
     pooled = np.cumsum(histogram.sum(axis=0), dtype=np.float64)
     pooled /= pooled[-1]
     cdf = np.concatenate([[0.0], pooled])
-    value, influence = 0.0, np.zeros(count)
+    quantiles, influence = [], np.zeros(count)
     for level, weight in zip(levels, weights, strict=True):
         at = float(np.interp(level, cdf, edges))
         own = np.array([np.interp(at, edges[1:], row) for row in each])
         spread = float(own.std(ddof=1)) / math.sqrt(count)
         half = max(2 * spread, 2.0 / float(histogram.sum()))
-        low, high = np.interp([level - half, level + half], cdf, edges)
-        low, high = _at_least_a_bin(float(low), float(high), at, edges)
+        window = np.interp([level - half, level + half], cdf, edges)
+        low, high = _at_least_a_bin(float(window[0]), float(window[1]), at, edges)
         slope = float(np.interp(high, edges, cdf) - np.interp(low, edges, cdf)) / (high - low)
-        value += weight * at
+        quantiles.append(weight * at)
         influence -= weight * (own - level) / slope if slope > 0 else np.inf
+    value = math.fsum(quantiles)
     se = float(influence.std(ddof=1)) / math.sqrt(count)
     if log:
         value, se = math.log(value), se / value
@@ -138,7 +140,7 @@ def scaled(estimate: Estimate, factor: float) -> Estimate:
 
 
 def with_error(value: float, se: float, blocks: int, samples: int) -> Estimate:
-    """An estimate with its interval at `LEVEL`: value ± t · se with blocks − 1 degrees of freedom."""
+    """An estimate with its interval at `LEVEL`: value ± t · se, blocks − 1 degrees of freedom."""
     if not (math.isfinite(value) and math.isfinite(se)):
         return bare(value, blocks, samples, "the sums overflow floating point")
     half = student.quantile((1 - LEVEL) / 2, blocks - 1) * se

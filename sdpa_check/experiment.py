@@ -26,7 +26,7 @@ PILOT_BLOCKS = 32
 """Blocks of the pilot that plans the sample size; it has streams of its own and is thrown away."""
 
 WORK_LIMIT = 2e11
-"""Elementary operations that a planned run may cost; beyond, checks may end inconclusive and say so."""
+"""Elementary operations a planned run may cost; beyond, checks may end inconclusive and say so."""
 
 _FOLLOWERS = 8
 """A quantity that does not lead may ask for at most this many times the blocks of those that do."""
@@ -136,7 +136,9 @@ def _taken(check: Check, samples: Samples, settings: Settings) -> tuple[Sample, 
     """The samples that a check reads, each with the multiplier that was applied to it."""
     sampling = quantity(check.quantity).sampling
     return tuple(
-        dataclasses.replace(samples[sampling, design], multiplier=_applied(check.case, design, settings))
+        dataclasses.replace(
+            samples[sampling, design], multiplier=_applied(check.case, design, settings)
+        )
         for design in check.case.designs
     )
 
@@ -234,9 +236,7 @@ def _planned(
     return min(blocks, max(power.MIN_BLOCKS, int(WORK_LIMIT / pilot.cost)))
 
 
-def _needed(
-    check: Check, asked: Quantity, pilot: Sample, settings: Settings, total: int
-) -> int:
+def _needed(check: Check, asked: Quantity, pilot: Sample, settings: Settings, total: int) -> int:
     """Blocks that one check needs; 0 where it has no error bar or nothing to be held to."""
     design = check.case.designs[0]
     sample = dataclasses.replace(pilot, multiplier=_applied(check.case, design, settings))

@@ -17,9 +17,9 @@ from sdpa_check.errors import InputError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_FORMATS = {
-    np.dtype(np.float32): (np.dtype(np.int32), 23, 127),
-    np.dtype(np.float64): (np.dtype(np.int64), 52, 1023),
+_FORMATS: dict[np.dtype[Any], tuple[type[np.int32 | np.int64], int, int]] = {
+    np.dtype(np.float32): (np.int32, 23, 127),
+    np.dtype(np.float64): (np.int64, 52, 1023),
 }
 
 
@@ -74,12 +74,12 @@ class LogGrid:
         integer, mantissa, bias = _FORMATS[x.dtype]
         flat = np.ascontiguousarray(x).reshape(-1)
         code = np.abs(flat).view(integer) >> (mantissa - self.bits)
-        code -= integer.type(self.first + (bias << self.bits) - 1)
+        code -= integer(self.first + (bias << self.bits) - 1)
         np.clip(code, 0, self.magnitudes - 1, out=code)
         if not self.signed:
             return np.bincount(code, minlength=self.magnitudes)
         np.copyto(code, -1 - code, where=flat < 0)
-        code += integer.type(self.magnitudes)
+        code += integer(self.magnitudes)
         return np.bincount(code, minlength=2 * self.magnitudes)
 
     def edges(self) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""What a run can see: thresholds, the smallest detectable deviation, and the blocks a verdict needs."""
+"""What a run can see: thresholds, the smallest detectable deviation, the blocks it needs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ALPHA = 1e-6
 """False-alarm probability of a whole command or registry, shared out among its checks."""
 
 BETA = 1e-3
-"""Probability that a check whose prediction holds exactly ends inconclusive, at the planned size."""
+"""Probability that a check whose prediction holds ends inconclusive at the planned size."""
 
 MIN_BLOCKS = 64
 """The least number of blocks behind a verdict: Student's t pays for fewer at a small α."""

@@ -77,7 +77,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """What theory, or the author of a claim, says the number is; `value` is None where it is ∞ or absent."""
+    """What theory, or an author, says the number is; `value` is None where it is ∞ or absent."""
 
     value: float | None
     kind: PredictionKind
@@ -106,7 +106,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """Everything a command found; the JSON record and every table are made from it and from nothing else."""
+    """Everything a command found; the JSON record and every table are made from it alone."""
 
     command: str
     version: str
@@ -122,11 +122,11 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A planted error, to show that the checks can fail; it reaches the measurement and never the prediction.
+    """A planted error, to show that the checks can fail; predictions never see it.
 
     `sample_scale` multiplies every component that is drawn (1.03: a sampler 3 % too wide).
     `scale` replaces the scaling rule that is measured (``"dk"``: a missing square root,
-    ``"sqrt_dmodel"``: d_model in the place of d_k); the prediction keeps the rule that was asked for.
+    ``"sqrt_dmodel"``: d_model in the place of d_k); the prediction keeps the rule asked for.
     """
 
     sample_scale: float = 1.0

@@ -79,7 +79,7 @@ def _wish(estimate: Estimate, band: float, alpha: float, checks: int) -> str:
     factor = (estimate.se / target) ** 2
     if factor <= 1:
         return "at the edge of the band"
-    return f"needs about {factor:.2g} times the samples (--samples {factor * estimate.samples:.1e})"
+    return f"needs about {factor:.2g} times the samples (--samples {factor * estimate.samples:.2g})"
 
 
 def is_expected(row: Row) -> bool:
@@ -105,9 +105,9 @@ def conclude(rows: Sequence[Row]) -> tuple[str, int]:
 
 def exact(value: float, prediction: float, band: float) -> Verdict:
     """Judge a number that was computed, not sampled, against a stated one."""
-    deviation = abs(value - prediction)
-    if math.isnan(deviation):
+    if math.isnan(value):
         return Verdict(Outcome.REFUTED, "the computed value is not a number")
-    inside = deviation <= band or value == prediction
+    deviation = 0.0 if value == prediction else abs(value - prediction)  # ∞ − ∞ is no number
+    inside = deviation <= band
     outcome = Outcome.CONFIRMED if inside else Outcome.REFUTED
     return Verdict(outcome, f"|computed − stated| = {deviation:.3g}, allowed {band:.3g}")

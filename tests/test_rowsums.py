@@ -103,6 +103,13 @@ def test_secular_iterates_fall_to_the_root_in_a_few_steps(monkeypatch, dtype, li
             np.testing.assert_array_equal(iterates[-1], got.root)
 
 
+@pytest.mark.parametrize("gap", [1e-14, 1e-9, 1e-3, 1.0, 30.0])
+def test_secular_root_of_two_keys(gap):
+    # λ = 2 p₁ p₂, so t = p₁ − p₂ = tanh(gap/2), to full relative accuracy.
+    (got,) = row_sums(np.array([[0.0, gap]]), [1.0], spectral=True)
+    assert got.root[0] == pytest.approx(math.tanh(gap / 2), rel=8 * EPS[np.float64], abs=0)
+
+
 def test_secular_equation_holds_at_the_root():
     scores = np.random.default_rng(2).normal(0, 2, (20, 200))
     (got,) = row_sums(scores, [1.0], spectral=True)
@@ -121,6 +128,13 @@ def test_float32_sums_survive_saturation():
     (got,) = row_sums(scores, [1.0], spectral=True)
     np.testing.assert_allclose(got.second[:, 0], loop_about_second(scores[0], 1.0), rtol=1e-6)
     assert got.gap[0] == 95.0
+
+
+def test_many_weightless_keys_add_up_to_nothing():
+    scores = np.full((1, 200_000), -60.0)
+    scores[0, :2] = 0.0
+    (got,) = row_sums(scores, [1.0], spectral=False)
+    np.testing.assert_allclose(got.second[:, 0], [1.0, 1.0, 1.0, 0.0], atol=2 * EPS[np.float64])
 
 
 def test_scratch_memory_is_bounded():

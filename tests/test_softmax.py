@@ -159,7 +159,7 @@ def test_gaussian_rows(dtype, keys, std):
         (np.random.default_rng(4).normal(1000, 1, (3, 20)), 0.5),
         (np.random.default_rng(5).normal(0, 5, (3, 20)), -0.75),
         ([[1.0] + [0.0] * 63, [3.0] + [0.0] * 63, [9.0] + [0.0] * 63], 1.0),  # top and bulk
-        ([[0.0] * 63 + [-40.0], [0.0] * 32 + [-100.0] * 32], 1.0),  # a soft mask
+        ([[0.0] * 63 + [-10.0], [0.0] * 32 + [-100.0] * 32], 1.0),  # a soft mask
         ([[100.0, 0.0, 0.0, -1.0], [100.0, 99.0, 0.0, -200.0]], 1.0),  # two keys carry all
     ],
     ids=["cauchy", "offset", "negative", "bulk", "soft-mask", "two-keys"],
@@ -195,10 +195,18 @@ def test_one_hot_rows_reach_their_limits_without_a_warning():
     assert got.sum_squares_excess[0] == 4.0
     # x_i = −700 for four keys: first order in h = e^−700, which still is a normal number.
     h, rel = math.exp(-700), 800 * 2.0**-52
-    assert got.one_minus_max[1] == pytest.approx(4 * h, rel=rel)
-    assert got.entropy[1] == pytest.approx(4 * h * 701, rel=rel)
-    assert got.frobenius[1] == pytest.approx(h * math.sqrt(16 + 4), rel=rel)
-    assert got.spectral[1] == pytest.approx(5 * h, rel=rel)  # Laplacian of a star with 4 leaves
+    assert got.one_minus_max[1] == pytest.approx(4 * h, rel=rel, abs=0)
+    assert got.entropy[1] == pytest.approx(4 * h * 701, rel=rel, abs=0)
+    assert got.frobenius[1] == pytest.approx(h * math.sqrt(16 + 3 * 4), rel=rel, abs=0)
+    assert got.spectral[1] == pytest.approx(
+        5 * h, rel=rel, abs=0
+    )  # Laplacian of a star with 4 leaves
+
+
+def test_logits_beyond_the_largest_float_are_one_hot():
+    (got,) = row_statistics(np.array([[1e300, 0.0, 1.0]]), [1e10])
+    assert got.max_weight[0] == 1.0
+    assert got.entropy[0] == got.frobenius[0] == got.spectral[0] == 0.0
 
 
 def test_naive_forms_fail_where_these_do_not():
@@ -208,9 +216,9 @@ def test_naive_forms_fail_where_these_do_not():
     square, cube = (p**2).sum(), (p**3).sum()
     naive = math.sqrt(max(square - 2 * cube + square**2, 0.0))
     (got,) = row_statistics(row, [1.0])
-    want = math.exp(-45) * math.sqrt(49 + 7)
+    want = math.exp(-45) * math.sqrt(49 + 3 * 7)  # J₁₁ = 7h, J_ii = h, J_1i = −h
     assert abs(naive / want - 1) > 0.5
-    assert got.frobenius[0] == pytest.approx(want, rel=1e-13)
+    assert got.frobenius[0] == pytest.approx(want, rel=1e-13, abs=0)
 
 
 @pytest.mark.parametrize("std", [0.05, 1.0, 6.0])

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 EXIT_CRASH, EXIT_INTERRUPTED = 1, 130
-_CLICK_ERROR = typer.BadParameter.__mro__[2]  # ClickException, whichever click typer carries
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -30,18 +29,18 @@ def run(arguments: Sequence[str]) -> int:
         if debug:
             raise
         return _fail(str(error), EXIT_USAGE)
-    except _CLICK_ERROR as error:
-        return _fail(_usage_line(error), EXIT_USAGE)
     except (KeyboardInterrupt, typer.Abort):
         return _fail("interrupted; files of earlier runs are as they were", EXIT_INTERRUPTED)
     except BrokenPipeError:  # the reader, `head` say, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
+        if hasattr(error, "format_message"):  # a ClickException, whichever click typer carries
+            return _fail(_usage_line(error), EXIT_USAGE)
         if debug:
             raise
-        text = f"internal error: {type(error).__name__}: {error}; --debug shows where. Please report it"
-        return _fail(text, EXIT_CRASH)
+        what = f"internal error: {type(error).__name__}: {error}"
+        return _fail(f"{what}; --debug shows where. Please report it", EXIT_CRASH)
     return int(code or 0)
 
 

@@ -18,11 +18,11 @@ def variance(dk: Dk = ["64"], scale: Scale = ["sqrt"], *, shared: Shared) -> Non
     """Mean, variance, std, kurtosis and IQR of q·k, and of the scaled logit, against theory.
 
     Examples:
-
       sdpa-check variance --dk 64
 
       sdpa-check variance --dk 8,64,512 --dist t --df 5 --no-plot
     """
+
     def compute(progress: Options) -> Study:
         from sdpa_check.studies import variance as command
 
@@ -48,7 +48,6 @@ def saturation(
     """Entropy, weights and Jacobian norms of softmax rows, per scaling, against exact theory.
 
     Examples:
-
       sdpa-check saturation --scale none
 
       sdpa-check saturation --dk 64 --keys 8,64,1024 --format md

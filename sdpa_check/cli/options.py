@@ -91,9 +91,7 @@ class Shared:
             "--standardize", help="Give a raw t unit variance (df > 2).", rich_help_panel=_LAW
         ),
     ] = False
-    sigma: Annotated[
-        float, typer.Option(help="Scale of q (and of k).", rich_help_panel=_LAW)
-    ] = 1.0
+    sigma: Annotated[float, typer.Option(help="Scale of q (and of k).", rich_help_panel=_LAW)] = 1.0
     sigma_k: Annotated[
         float | None, typer.Option(help="Scale of k, if another.", rich_help_panel=_LAW)
     ] = None
@@ -103,9 +101,7 @@ class Shared:
     ] = None
     corr: Annotated[
         str,
-        typer.Option(
-            metavar="KIND:RHO", help="none, ar1:ρ, equi:ρ or qk:ρ.", rich_help_panel=_LAW
-        ),
+        typer.Option(metavar="KIND:RHO", help="none, ar1:ρ, equi:ρ or qk:ρ.", rich_help_panel=_LAW),
     ] = "none"
     dmodel: Annotated[
         int | None, typer.Option(help="d_model, for the rule sqrt_dmodel.", rich_help_panel=_LAW)
@@ -129,9 +125,7 @@ class Shared:
     ] = None
     tolerance: Annotated[
         str,
-        typer.Option(
-            metavar="P", help="Half-width of the equivalence band.", rich_help_panel=_RUN
-        ),
+        typer.Option(metavar="P", help="Half-width of the equivalence band.", rich_help_panel=_RUN),
     ] = "1%"
     seed: Annotated[
         str,
@@ -257,5 +251,3 @@ def integer(where: str, text: str) -> int:
     except (ValueError, OverflowError):
         pass
     raise InputError(where, text, "an integer")
-
-

@@ -15,6 +15,9 @@ from sdpa_check.errors import unknown_name
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from rich.progress import Progress as Bar
+    from rich.progress import TaskID
+
     from sdpa_check.records import Run
     from sdpa_check.report.figures import Figure
     from sdpa_check.studies.inputs import Options
@@ -41,8 +44,10 @@ def report(
 
         check_writable(directory)
     progress = Progress(quiet=shared.quiet)
-    study = compute({"progress": progress})
-    progress.close()
+    try:
+        study = compute({"progress": progress})
+    finally:
+        progress.close()
     show(study.run, shared.format)
     if shared.save:
         save_run(directory, study.run)
@@ -109,26 +114,24 @@ class Progress:
     def __init__(self, *, quiet: bool) -> None:
         self._shown = not quiet and sys.stderr.isatty()
         self._start = time.perf_counter()
-        self._bar: object = None
-        self._tasks: dict[str, object] = {}
+        self._bar: Bar | None = None
+        self._tasks: dict[str, TaskID] = {}
 
     def __call__(self, label: str, done: int, total: int) -> None:
         """Note that `done` of `total` blocks of the design `label` are finished."""
         if not self._shown or time.perf_counter() - self._start < self.PATIENCE:
             return
-        from rich.console import Console
-        from rich.progress import Progress as Bar
+        if self._bar is None:
+            from rich.console import Console
+            from rich.progress import Progress as Bar
 
-        if not isinstance(self._bar, Bar):
             self._bar = Bar(console=Console(stderr=True), transient=True)
             self._bar.start()
         if label not in self._tasks:
             self._tasks[label] = self._bar.add_task(label, total=total)
-        self._bar.update(self._tasks[label], completed=done)  # type: ignore[arg-type]
+        self._bar.update(self._tasks[label], completed=done)
 
     def close(self) -> None:
         """Take the bar off the screen."""
-        from rich.progress import Progress as Bar
-
-        if isinstance(self._bar, Bar):
+        if self._bar is not None:
             self._bar.stop()

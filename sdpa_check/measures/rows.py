@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sdpa_check.distributions import component_law
 from sdpa_check.histogram import LogGrid
 from sdpa_check.measures import scores
 from sdpa_check.records import Fault
@@ -43,9 +41,6 @@ NORMS = ("frobenius", "spectral", "inf_norm", "trace")
 SATURATED = 0.99
 """A row counts as saturated when its largest weight exceeds this."""
 
-_FLOAT64_ABOVE = 6.0
-"""Logits with a larger std are exponentiated in float64: exp underflows in float32 at e^−103."""
-
 _BLOCK_SCORES = 1 << 18
 _GROUP_SCORES = 1 << 20
 _DRAW_ELEMENTS = 1 << 21
@@ -75,7 +70,7 @@ class RowsShape:
 
     @classmethod
     def fitting(cls, dk: int, keys: int, rows: int | None = None) -> RowsShape:
-        """A shape of about 2^18 scores or one group, of at most about `rows` rows if that is given."""
+        """A shape of about 2^18 scores, or of one group; of at most about `rows` rows if given."""
         sets = max(1, min(1024 // keys, dk // 16))
         queries = min(256, max(8, _GROUP_SCORES // (sets * keys)))
         groups = max(1, min(64, _BLOCK_SCORES // (queries * sets * keys)))
@@ -104,7 +99,7 @@ class RowsWork:
 
     @property
     def experiment(self) -> str:
-        """The design, the block shape and the stream; multipliers share the draws and do not enter."""
+        """The design, the block shape and the stream; multipliers share draws and do not enter."""
         shape = dataclasses.astuple(self.shape)
         key = {"rows": dataclasses.asdict(self.design), "shape": shape, "stream": self.stream}
         return json.dumps(key, sort_keys=True)
@@ -130,42 +125,23 @@ class RowsWork:
 
     def with_grids(self, generator: np.random.Generator) -> RowsWork:
         """The same work with grids that fit its norms, found from one block of its own."""
-        found = self._statistics(self._scores(generator))
+        found = row_statistics(self._scores(generator), self.multipliers)
         grids = tuple(tuple(LogGrid.around(getattr(s, norm)) for norm in NORMS) for s in found)
         return dataclasses.replace(self, grids=grids)
 
     def block(self, generator: np.random.Generator) -> Sums:
         """Draw one block and return its sums."""
         raw = self._scores(generator)
-        sums: Sums = {"rows": np.float64(len(raw))}
-        for i, statistics in enumerate(self._statistics(raw)):
+        sums: Sums = {"rows": np.array(float(len(raw)))}
+        for i, statistics in enumerate(row_statistics(raw, self.multipliers)):
             sums |= _sums(statistics, i)
             for norm, grid in zip(NORMS, self.grids[i] if self.grids else (), strict=False):
                 counts = grid.counts(getattr(statistics, norm))
                 sums[f"histogram{i}.{norm}"] = counts.astype(np.int32)
         return sums
 
-    def _statistics(self, raw: NDArray[Any]) -> list[RowStatistics]:
-        """Row statistics per multiplier, in float64 where the logits are too wide for float32."""
-        found: dict[int, RowStatistics] = {}
-        hot = [not abs(c) * self._spread <= _FLOAT64_ABOVE for c in self.multipliers]
-        for use_float64 in (False, True):
-            chosen = [i for i, h in enumerate(hot) if h == use_float64]
-            if chosen:
-                cs = [self.multipliers[i] for i in chosen]
-                found |= dict(zip(chosen, _by_parts(raw, cs, use_float64), strict=True))
-        return [found[i] for i in range(len(self.multipliers))]
-
-    @property
-    def _spread(self) -> float:
-        """The std of independent scores; ∞ where dependence or a heavy tail can make rows hotter."""
-        q, k = component_law(self.design.query), component_law(self.design.key)
-        if self.design.corr != "none" or min(q.tail_index, k.tail_index) <= 4:
-            return math.inf
-        return math.sqrt(self.design.dk * q.variance * k.variance)
-
     def _scores(self, generator: np.random.Generator) -> NDArray[Any]:
-        """Raw scores, one row of m per (query, key set); keys are drawn in slices to bound memory."""
+        """Raw scores, a row of m per (query, key set); keys are drawn in slices to bound memory."""
         design, shape = self.design, self.shape
         total = shape.key_sets * self.keys
         width = max(64, _DRAW_ELEMENTS // design.dk)
@@ -179,29 +155,9 @@ class RowsWork:
         return out.reshape(-1, self.keys)
 
 
-def _by_parts(
-    raw: NDArray[Any], multipliers: list[float], use_float64: bool
-) -> list[RowStatistics]:
-    """Row statistics; a float64 copy of the scores is made a few rows at a time."""
-    if not use_float64 or raw.dtype == np.float64:
-        return list(row_statistics(raw, multipliers))
-    step = max(1, _GROUP_SCORES // raw.shape[1])
-    parts = [
-        row_statistics(raw[i : i + step].astype(np.float64), multipliers)
-        for i in range(0, len(raw), step)
-    ]
-    names = [f.name for f in dataclasses.fields(RowStatistics)]
-    return [
-        RowStatistics(**{n: np.concatenate([getattr(p[c], n) for p in parts]) for n in names})
-        for c in range(len(multipliers))
-    ]
-
-
 def _sums(statistics: RowStatistics, index: int) -> Sums:
     saturated = (statistics.one_minus_max < 1 - SATURATED).astype(np.float64)
-    columns = [
-        saturated if name == "saturated" else getattr(statistics, name) for name in AVERAGED
-    ]
+    columns = [saturated if name == "saturated" else getattr(statistics, name) for name in AVERAGED]
     norms = [getattr(statistics, name) for name in NORMS]
     return {
         f"mean{index}": np.array([column.sum() for column in columns]),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def precision(design: Design) -> type[np.floating[Any]]:
-    """The dtype to draw in: float32, or float64 where a large mean or a heavy tail needs its range."""
+    """The dtype to draw in: float32, or float64 where a mean or a heavy tail needs its range."""
     heavy = min(law(design.query).tail_index, law(design.key).tail_index) <= 2
     return np.float64 if heavy or design.query.mean or design.key.mean else np.float32
 
@@ -40,17 +40,17 @@ def products(design: Design, q: NDArray[Any], k: NDArray[Any], fault: Fault) -> 
     """All scores of the queries q (d_k, n) with the keys k (d_k, m): shape (n, m).
 
     Where q and k are correlated (``qk:ρ``), `k` holds the independent part z of the key, and the
-    key that belongs to the pair (i, j) is k_ij = μ_k + ρ (σ_k/σ_q)(q_i − μ_q) + √(1−ρ²) (z_j − μ_k):
-    every pair has the right joint law, and the n·m pairs still share n + m vectors.
+    key of the pair (i, j) is k_ij = μ_k + ρ (σ_k/σ_q)(q_i − μ_q) + √(1−ρ²) (z_j − μ_k): every
+    pair has the right joint law, and the n·m pairs still share n + m vectors.
     """
     rho = parse_dependence(design.corr).qk_rho
     if rho == 0.0:
-        return q.T @ k
+        return np.asarray(q.T @ k)
     scale = fault.sample_scale
     mean_q, mean_k = design.query.mean * scale, design.key.mean * scale
     ratio = rho * design.key.sigma / design.query.sigma
-    own = mean_k * q.sum(0) + ratio * np.vecdot(q - mean_q, q, axis=0)
-    scores = q.T @ (k - mean_k if mean_k else k)
+    own = mean_k * q.sum(axis=0) + ratio * ((q - mean_q) * q).sum(axis=0)
+    scores = np.asarray(q.T @ (k - mean_k if mean_k else k))
     scores *= math.sqrt(1 - rho * rho)
     scores += own[:, None].astype(scores.dtype)
     return scores

@@ -12,7 +12,6 @@ import numpy as np
 from sdpa_check import estimates
 from sdpa_check.distributions import law
 from sdpa_check.errors import InputError
-from sdpa_check.measures.dot import DotWork
 from sdpa_check.quantities.base import Case, Quantity, Sample, absolute, relative
 from sdpa_check.records import Design, Estimate, Prediction
 from sdpa_check.theory import moments
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-Means = dict[str, Any]
+    from sdpa_check.measures.dot import DotWork
 
 
 def tail_index(design: Design) -> float:
@@ -32,18 +31,18 @@ def tail_index(design: Design) -> float:
 
 
 def _mean(m: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
-    return m["power1"] / m["pairs"]
+    return np.asarray(m["power1"] / m["pairs"])
 
 
 def _variance(m: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
-    return m["power2"] / m["pairs"] - _mean(m) ** 2
+    return np.asarray(m["power2"] / m["pairs"] - _mean(m) ** 2)
 
 
 def _excess_kurtosis(m: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
     m1, m2, m3, m4 = (m[f"tile{i}"] / m["tile"] for i in (1, 2, 3, 4))
     central2 = m2 - m1**2
     central4 = m4 - 4 * m1 * m3 + 6 * m1**2 * m2 - 3 * m1**4
-    return cast("NDArray[Any]", central4 / central2**2 - 3)
+    return np.asarray(central4 / central2**2 - 3)
 
 
 def _from_means(
@@ -110,12 +109,10 @@ def _law(design: Design) -> DotLaw:
     return DotLaw(design)
 
 
-def _exact_law(
-    value: Callable[[DotLaw, Case], float], what: str
-) -> Callable[[Case], Prediction]:
+def _exact_law(value: Callable[[DotLaw, Case], float], what: str) -> Callable[[Case], Prediction]:
     def predict(case: Case) -> Prediction:
         design = case.design
-        if "rademacher" in {design.query.distribution, design.key.distribution}:
+        if {design.query.distribution, design.key.distribution} == {"rademacher"}:
             source = "a lattice law: its quantiles jump from one lattice point to the next"
             return Prediction(value=None, kind="none", source=source)
         try:
@@ -136,9 +133,7 @@ def _times(predict: Callable[[Design], Prediction], power: int) -> Callable[[Cas
         if found.value is None or power == 0:
             return found
         source = f"{found.source}, times c{'²' if power == 2 else ''}"
-        return dataclasses.replace(
-            found, value=case.multiplier**power * found.value, source=source
-        )
+        return dataclasses.replace(found, value=case.multiplier**power * found.value, source=source)
 
     return scaled
 
@@ -178,7 +173,7 @@ def _log_dk(case: Case) -> tuple[float, ...]:
 
 def _variance_exponent(case: Case, samples: tuple[Sample, ...]) -> Estimate:
     def log_variance(m: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
-        return cast("NDArray[Any]", np.log(_variance(m)))
+        return np.asarray(np.log(_variance(m)))
 
     each = [
         _from_means(log_variance, 2)(dataclasses.replace(case, designs=(design,)), (sample,))
@@ -202,9 +197,7 @@ def _scale_exponent(case: Case, samples: tuple[Sample, ...]) -> Estimate:
     return estimates.combined(each, slope_weights(_log_dk(case)))
 
 
-def _exponent(
-    each: Callable[[Case], Prediction], what: str
-) -> Callable[[Case], Prediction]:
+def _exponent(each: Callable[[Case], Prediction], what: str) -> Callable[[Case], Prediction]:
     """The least-squares slope, on ln d, of the logarithm of another prediction over the sweep."""
 
     def predict(case: Case) -> Prediction:

@@ -14,7 +14,7 @@ from sdpa_check.measures.rows import AVERAGED, NORMS, RowsWork
 from sdpa_check.quantities.base import Case, Quantity, Sample
 from sdpa_check.records import Design, Estimate, Prediction
 from sdpa_check.theory import saturation
-from sdpa_check.theory.spectrum import correlation_spectrum
+from sdpa_check.theory.moments import correlation_eigenvalues
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -68,9 +68,7 @@ def _norm(name: str) -> Callable[[Case, tuple[Sample, ...]], Estimate]:
             return _average(name)(case, samples)
         if statistic == "rms":
             function = partial(rms, f"square{i}")
-            return estimates.function_of_means(
-                sample.replicates, function, samples=_rows(sample)
-            )
+            return estimates.function_of_means(sample.replicates, function, samples=_rows(sample))
         counts = sample.replicates.sums[f"histogram{i}.{name}"]
         grid = cast("RowsWork", sample.work).grids[i][column]
         return estimates.quantile_combination(
@@ -106,8 +104,8 @@ def _expectations(
 ) -> RowExpectations:
     corr, keys = parse_dependence(design.corr), design.keys or 2
     if corr.kind in {"ar1", "equi"}:
-        eigenvalues = correlation_spectrum(design.corr, design.dk)
-        spectrum = (sigma_q * sigma_k * eigenvalues) ** 2
+        eigenvalues, counts = correlation_eigenvalues(design)
+        spectrum = np.repeat((sigma_q * sigma_k * eigenvalues) ** 2, counts.astype(int))
         return saturation.dependent_rows(keys=keys, multiplier=multiplier, spectrum=spectrum)
     return saturation.gaussian_rows(
         dk=design.dk,
@@ -126,9 +124,7 @@ def _exact(
         if found is None:
             return Prediction(value=None, kind="none", source=source)
         number = value(found, case.design.keys or 2)
-        return Prediction(
-            value=number, kind=cast("Any", kind), source=f"{what}; {source}"
-        )
+        return Prediction(value=number, kind=cast("Any", kind), source=f"{what}; {source}")
 
     return predict
 
@@ -148,7 +144,7 @@ def _norm_prediction(
 def _information(
     smaller: Callable[[RowExpectations, int], float],
 ) -> Callable[[Case, Prediction, float], float]:
-    """A band of `tolerance` times what the number tells: its distance from the nearer trivial value."""
+    """A band of `tolerance` times the distance of the number from the nearer trivial value."""
 
     def band(case: Case, prediction: Prediction, tolerance: float) -> float:
         found, _, _ = expectations(case)

@@ -17,12 +17,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """Why some checks ended as they did; `checks` shares one verdict and one text."""
+    """Why some checks ended as they did; `checks` share one verdict and one text.
+
+    Attributes:
+        verdict: the verdict as the table words it.
+        checks: the checks as the table names them.
+        text: the reason.
+        wrong: whether the verdict counts against the run.
+    """
 
     verdict: str
     checks: tuple[str, ...]
     text: str
-    as_expected: bool
+    wrong: bool
 
 
 def common(run: Run) -> dict[str, str]:
@@ -75,7 +82,8 @@ def sampling_line(run: Run, *, z: bool) -> str:
         parts.append(f"[ ] is the {rows.number(100 * levels.pop(), 12)} % interval")
     if z and any(each.se for each in sampled):
         parts.append("z is the deviation in standard errors")
-    return "; ".join([*parts, f"seed {run.seed}, {rows.plain(run.generator)}"])
+    generator = rows.plain(run.generator).partition(",")[0]  # how it is seeded is in the record
+    return "; ".join([*parts, f"seed {run.seed}, {generator}"])
 
 
 def _span(counts: Iterable[int]) -> str:
@@ -86,20 +94,21 @@ def _span(counts: Iterable[int]) -> str:
 def reasons(run: Run) -> list[Reason]:
     """The reasons of rows that are not confirmed or not as expected; equal ones once.
 
-    What is not as expected stands first.
+    What is wrong stands first, then what is open, then what is as expected.
     """
-    found: dict[tuple[bool, str, str], list[str]] = {}
+    found: dict[tuple[int, str, str], list[str]] = {}
     for row, cells in zip(run.rows, rows.run_cells(run), strict=True):
-        if _needs_reason(row) and cells["reason"]:
-            key = (rows.as_expected(row), cells["verdict"], cells["reason"])
+        told = row.verdict is row.expected is Outcome.CONFIRMED
+        if cells["reason"] and not told:
+            key = (_rank(row), cells["verdict"], cells["reason"])
             found.setdefault(key, []).append(cells["check"])
     return [
-        Reason(verdict=verdict, checks=tuple(checks), text=text, as_expected=as_expected)
-        for (as_expected, verdict, text), checks in sorted(
-            found.items(), key=lambda item: item[0][0]
-        )
+        Reason(verdict=verdict, checks=tuple(checks), text=text, wrong=rank == 0)
+        for (rank, verdict, text), checks in sorted(found.items(), key=lambda item: item[0][0])
     ]
 
 
-def _needs_reason(row: Row) -> bool:
-    return row.verdict is not Outcome.CONFIRMED or row.verdict is not row.expected
+def _rank(row: Row) -> int:
+    if rows.as_expected(row):
+        return 2
+    return 1 if row.verdict is Outcome.INCONCLUSIVE else 0

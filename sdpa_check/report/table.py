@@ -29,7 +29,7 @@ _GAP = 2
 _INDENT = "  "
 _PROSE = 100  # longer lines are hard to read
 _CHECK = 30  # a name is given so much before a column goes
-_EXPLAINED = 8  # so many expected outcomes are explained
+_EXPLAINED = 8  # so many reasons are given, or as many as something is wrong
 _NAMED = 3  # so many checks are named beside the reason that they share
 _BREAKS = {
     "measured": re.compile(r" (?=[±\[])|(?<=,) "),
@@ -235,8 +235,8 @@ def _footer(console: Console, run: Run, width: int, *, z: bool) -> None:
         console.print()
         _write(console, rows.plain(note), width)
     reasons = summary.reasons(run)
-    off = [reason for reason in reasons if not reason.as_expected]
-    shown = [*off, *reasons[len(off) :][:_EXPLAINED]]
+    wrong = sum(reason.wrong for reason in reasons)
+    shown = reasons[: max(wrong, _EXPLAINED)]
     for reason in shown:
         more = len(reason.checks) - _NAMED
         named = [*reason.checks[:_NAMED], *([f"{more} more"] if more > 0 else [])]
@@ -246,7 +246,7 @@ def _footer(console: Console, run: Run, width: int, *, z: bool) -> None:
     if len(shown) < len(reasons):
         console.print()
         left = rows.count(len(reasons) - len(shown))
-        _write(console, f"{left} more reasons of expected outcomes stand in the record.", width)
+        _write(console, f"{left} more reasons stand in the record.", width)
 
 
 def _write(console: Console, text: str, width: int, *, style: str = "", hang: str = "") -> None:

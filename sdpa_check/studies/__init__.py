@@ -1,1 +1,1 @@
-"""One module per command: inputs → checks → run. The command line and the Python API both call these."""
+"""One module per command: inputs → checks → run, for the command line and the Python API."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
 from sdpa_check.experiment import law_parameters
@@ -60,9 +61,9 @@ def study(
     cases = []
     for design in designs:
         for rule in rules:
-            base = {"designs": (design,), "scale": rule, "d_model": inputs.dmodel}
-            cases += [(name, Case(**base)) for name in WEIGHTS]
-            cases += [(name, Case(**base, statistic=s)) for name in NORMS for s in STATISTICS]
+            case = Case(designs=(design,), scale=rule, d_model=inputs.dmodel)
+            cases += [(name, case) for name in WEIGHTS]
+            cases += [(name, replace(case, statistic=s)) for name in NORMS for s in STATISTICS]
     record = {
         "dk": list(dict.fromkeys(d.dk for d in designs)),
         "keys": list(dict.fromkeys(d.keys for d in designs)),
@@ -102,15 +103,15 @@ def _gradient_note(rows: Sequence[Row], design: Design) -> str | None:
         return (
             f"{where}: the RMS ‖J‖_F is larger without the scale ({rms:.3g}) than with 1/√d "
             f"({scaled:.3g}). Unscaled, a few keys share a row, and a row split between two keys "
-            f"has the largest Jacobian there is; scaled, the weight is spread over all {design.keys} "
-            f"keys and no entry of J can be large. The median row is {typical} "
+            f"has the largest Jacobian there is; scaled, the weight is spread over all "
+            f"{design.keys} keys and no entry of J can be large. The median row is {typical} "
             f"({median:.3g} against {scaled_median:.3g}): what vanishes, if anything, is the "
             "gradient of the typical row, not the RMS."
         )
     if median < scaled_median / 10:
         return (
-            f"{where}: unscaled, the typical row has almost no Jacobian (median ‖J‖_F {median:.3g} "
-            f"against {scaled_median:.3g} with 1/√d) while the RMS is still {rms:.3g}: what is left "
-            "comes in rare bursts."
+            f"{where}: unscaled, the typical row has almost no Jacobian (median ‖J‖_F "
+            f"{median:.3g} against {scaled_median:.3g} with 1/√d) while the RMS is still "
+            f"{rms:.3g}: what is left comes in rare bursts."
         )
     return None

@@ -15,7 +15,7 @@ from sdpa_check.records import Run
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from sdpa_check.experiment import Check, Samples, Settings
+    from sdpa_check.experiment import Samples, Settings
     from sdpa_check.quantities import Case
     from sdpa_check.records import Row
     from sdpa_check.studies.inputs import Inputs
@@ -77,10 +77,8 @@ def _fault_note(settings: Settings) -> list[str]:
     fault = settings.fault
     if fault == type(fault)():
         return []
-    return [
-        "A fault was planted on purpose: "
-        f"sample_scale={fault.sample_scale:g}, scale={fault.scale or 'as asked'}."
-    ]
+    planted = f"sample_scale={fault.sample_scale:g}, scale={fault.scale or 'as asked'}"
+    return [f"A fault was planted on purpose: {planted}."]
 
 
 def find(rows: Sequence[Row], quantity: str, **params: Any) -> Row | None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from sdpa_check.errors import InputError
-from sdpa_check.measures.dot import DotWork
 from sdpa_check.quantities import Case
 from sdpa_check.report.figures import Figure, Panel, Series, values
 from sdpa_check.studies.sweep import series, sweep
@@ -16,6 +15,9 @@ from sdpa_check.theory import moments
 from sdpa_check.theory.law import DotLaw
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sdpa_check.measures.dot import DotWork
     from sdpa_check.quantities import Sample
     from sdpa_check.records import Component, Design, Row
     from sdpa_check.studies.study import Study
@@ -70,10 +72,9 @@ def _histogram(design: Design, sample: Sample) -> Panel:
         )
     ]
     if law is not None:
-        x = np.linspace(-half, half, 4 * _BINS + 2)  # an even number, so that none is 0
-        drawn.append(
-            Series(label="exact", kind="curve", x=values(x), y=values(law.density(x)))
-        )
+        # an even number of points, so that none is the centre, where a density may be infinite
+        x = work.pivot + np.linspace(-half, half, 4 * _BINS + 2)
+        drawn.append(Series(label="exact", kind="curve", x=values(x), y=values(law.density(x))))
     spread = f"σ = {std:.4g}" if std is not None else "σ = ∞"
     return Panel(
         title=f"d_k = {design.dk}, {spread}",
@@ -84,17 +85,17 @@ def _histogram(design: Design, sample: Sample) -> Panel:
     )
 
 
-def _density(work: DotWork, sample: Sample, edges: np.ndarray) -> np.ndarray:
+def _density(work: DotWork, sample: Sample, edges: NDArray[np.float64]) -> NDArray[np.float64]:
     """The measured density in each bin, from the counts on the finer logarithmic grid."""
     counts = sample.replicates.sums["histogram"].sum(axis=0)
     fine = work.grid.edges()[1:-1]
     cdf = np.cumsum(counts)[:-1] / counts.sum()
-    return np.diff(np.interp(edges, fine, cdf)) / np.diff(edges)
+    return np.asarray(np.diff(np.interp(edges, fine, cdf)) / np.diff(edges))
 
 
 def _exact(design: Design) -> DotLaw | None:
     """The exact law where it has a density: not for a lattice, and not outside theory's reach."""
-    if "rademacher" in {design.query.distribution, design.key.distribution}:
+    if {design.query.distribution, design.key.distribution} == {"rademacher"}:
         return None
     try:
         return DotLaw(design)

@@ -134,7 +134,7 @@ def _expectations(keys: int, taus: Floats, weights: Floats) -> RowExpectations:
     return RowExpectations(
         entropy=log(keys) - mean.deficit,
         entropy_deficit=mean.deficit,
-        sum_squares=(1 + mean.excess) / keys,
+        sum_squares=(1 + mean.excess) / int(keys),
         sum_squares_excess=mean.excess,
         sum_cubes=mean.cubes,
         trace=mean.trace,

@@ -98,14 +98,27 @@ def test_outcome_notes_and_reasons_stand_below(mixed):
     assert "inside the band" not in text
 
 
-def test_many_reasons_are_cut_short_but_never_those_that_are_not_as_expected(mixed):
+def test_many_reasons_are_cut_short_but_never_those_of_what_is_wrong(mixed):
     def many(row, n):
         return [dataclasses.replace(row, id=f"x{i}", reason=f"reason {i}.") for i in range(n)]
 
     rows_ = (*many(mixed.rows[4], 20), *many(mixed.rows[2], 20))
     text = table.render(dataclasses.replace(mixed, rows=rows_), width=140, color=False)
     assert len(re.findall(r"^refuted ✗", text, re.MULTILINE)) == 20
-    assert "12 more reasons of expected outcomes stand in the record." in text
+    assert "\nundefined" not in text
+    assert "\n20 more reasons stand in the record." in text
+
+
+def test_eight_reasons_are_given_where_nothing_is_wrong(mixed):
+    rows_ = [
+        dataclasses.replace(mixed.rows[index], id=f"x{i}", reason=f"reason {i}.")
+        for index in (4, 3)
+        for i in range(5)
+    ]
+    text = table.render(dataclasses.replace(mixed, rows=tuple(rows_)), width=140, color=False)
+    assert re.findall(r"^  reason (\d)", text, re.MULTILINE) == list("01234012")
+    assert text.index("\ninconclusive  x0") < text.index("\nundefined  x0")
+    assert text.endswith("\n\n2 more reasons stand in the record.\n")
 
 
 def test_a_reason_of_many_checks_names_three(mixed):
@@ -140,7 +153,7 @@ def test_a_table_is_text_in_a_notebook_too(sweep, monkeypatch):
 
 
 def test_an_id_is_not_split_at_its_hyphens(sweep):
-    run = dataclasses.replace(sweep, notes=(f"{'x' * 50} B-12.5-scale-of-t",))
+    run = dataclasses.replace(sweep, notes=(f"{'x' * 44} B-12.5-scale-of-t",))
     assert "\nB-12.5-scale-of-t\n" in table.render(run, width=60, color=False)
 
 
