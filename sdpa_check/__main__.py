@@ -19,9 +19,13 @@ def main() -> None:
     # Before numpy is loaded: blocks run in threads, each with a BLAS of one thread. Two levels of
     # threads would compete for the cores, and only a single-threaded BLAS gives the same bits.
     os.environ.update(dict.fromkeys(_BLAS_THREADS, "1"))
-    from sdpa_check.cli import run
+    try:
+        from sdpa_check.cli import run
 
-    sys.exit(run(sys.argv[1:]))
+        code = run(sys.argv[1:])
+    except KeyboardInterrupt:  # before the command line could take it
+        code = 130
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 EXIT_CRASH, EXIT_INTERRUPTED = 1, 130
+_INTERRUPTED = "interrupted; nothing is half-written"
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -30,7 +31,7 @@ def run(arguments: Sequence[str]) -> int:
             raise
         return _fail(str(error), EXIT_USAGE)
     except (KeyboardInterrupt, typer.Abort):
-        return _fail("interrupted; files of earlier runs are as they were", EXIT_INTERRUPTED)
+        return _fail(_INTERRUPTED, EXIT_INTERRUPTED)
     except BrokenPipeError:  # the reader, `head` say, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -41,6 +42,8 @@ def run(arguments: Sequence[str]) -> int:
             raise
         what = f"internal error: {type(error).__name__}: {error}"
         return _fail(f"{what}; --debug shows where. Please report it", EXIT_CRASH)
+    if code == EXIT_INTERRUPTED:  # typer turns Ctrl-C into this code
+        return _fail(_INTERRUPTED, EXIT_INTERRUPTED)
     return int(code or 0)
 
 
