@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
@@ -19,6 +20,7 @@ def main() -> None:
     # Before numpy is loaded: blocks run in threads, each with a BLAS of one thread. Two levels of
     # threads would compete for the cores, and only a single-threaded BLAS gives the same bits.
     os.environ.update(dict.fromkeys(_BLAS_THREADS, "1"))
+    _open_streams()
     try:
         from sdpa_check.cli import run
 
@@ -26,6 +28,23 @@ def main() -> None:
     except KeyboardInterrupt:  # before the command line could take it
         code = 130
     sys.exit(code)
+
+
+def _open_streams() -> None:
+    """Make sure that every text can be written: σ and √ stand in tables, and not in every encoding.
+
+    A pipe or a file gets UTF-8, as run.json does, whatever the locale; a terminal a ? for a sign
+    that it does not have.
+    """
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by whoever started the command
+            setattr(sys, name, io.StringIO())
+        elif isinstance(stream, io.TextIOWrapper):
+            if stream.isatty():
+                stream.reconfigure(errors="replace")
+            else:
+                stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 if __name__ == "__main__":

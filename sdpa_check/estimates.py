@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sdpa_check.engine import Replicates
-    from sdpa_check.histogram import LogGrid
+    from sdpa_check.histogram import LogGrid, SampleGrid
 
 LEVEL = 0.95
 """The level of the interval that is shown; verdicts use their own, simultaneous one."""
@@ -53,8 +53,7 @@ def function_of_means(
         if withheld:
             return bare(value, count, samples, withheld)
         left_out = function(others)
-        spread = left_out - left_out.mean()
-        se = math.sqrt((count - 1) / count * float(np.vdot(spread, spread)))
+        se = _spread(left_out) * (count - 1) / math.sqrt(count)
     return with_error(value, se, count, samples)
 
 
@@ -72,7 +71,7 @@ class _Lazy(dict[str, "NDArray[Any]"]):
 
 def quantile_combination(
     histogram: NDArray[Any],
-    grid: LogGrid,
+    grid: LogGrid | SampleGrid,
     levels: Sequence[float],
     weights: Sequence[float],
     *,
@@ -84,7 +83,8 @@ def quantile_combination(
     Quantiles come from the pooled counts, so they carry no per-block bias. By the Bahadur
     representation Q̂ − Q ≈ −(F̂(Q) − level)/f(Q), the error is that of a mean over replicates: each
     contributes −Σ w_i (F_r(Q_i) − level_i)/f(Q_i). The density f is the slope of the pooled F over
-    a window of ±2 standard errors of F̂ (Woodruff 1952), at least one bin wide.
+    a window of ±2 standard errors of F̂ (Woodruff 1952), at least one bin wide. A quantile in an
+    outermost bin is beyond the grid and gets no error bar.
 
     Args:
         histogram: counts, shape (replicates, bins).
@@ -101,7 +101,7 @@ def quantile_combination(
     pooled = np.cumsum(histogram.sum(axis=0), dtype=np.float64)
     pooled /= pooled[-1]
     cdf = np.concatenate([[0.0], pooled])
-    quantiles, influence = [], np.zeros(count)
+    quantiles, influence, beyond = [], np.zeros(count), False
     for level, weight in zip(levels, weights, strict=True):
         at = float(np.interp(level, cdf, edges))
         own = np.array([np.interp(at, edges[1:], row) for row in each])
@@ -111,11 +111,14 @@ def quantile_combination(
         low, high = _at_least_a_bin(float(window[0]), float(window[1]), at, edges)
         slope = float(np.interp(high, edges, cdf) - np.interp(low, edges, cdf)) / (high - low)
         quantiles.append(weight * at)
+        beyond = beyond or not edges[1] <= at <= edges[-2]
         influence -= weight * (own - level) / slope if slope > 0 else np.inf
     value = math.fsum(quantiles)
-    se = float(influence.std(ddof=1)) / math.sqrt(count)
+    se = _spread(influence) / math.sqrt(count)
     if log:
         value, se = math.log(value), se / value
+    if beyond:
+        return bare(value, count, samples, "not available (a quantile lies beyond the bins)")
     return with_error(value, se, count, samples)
 
 
@@ -142,7 +145,7 @@ def scaled(estimate: Estimate, factor: float) -> Estimate:
 def with_error(value: float, se: float, blocks: int, samples: int) -> Estimate:
     """An estimate with its interval at `LEVEL`: value ± t · se, blocks − 1 degrees of freedom."""
     if not (math.isfinite(value) and math.isfinite(se)):
-        return bare(value, blocks, samples, "the sums overflow floating point")
+        return bare(value, blocks, samples, "not a finite number")
     half = student.quantile((1 - LEVEL) / 2, blocks - 1) * se
     return Estimate(
         value=value,
@@ -169,11 +172,20 @@ def bare(value: float, blocks: int, samples: int, withheld: str) -> Estimate:
     )
 
 
-def _finite_edges(grid: LogGrid) -> NDArray[np.float64]:
+def _spread(x: NDArray[Any]) -> float:
+    """The standard deviation, in units of the largest deviation: squares of 1e-180 underflow."""
+    deviation = x - x.mean()
+    unit = float(np.abs(deviation).max())
+    if not 0 < unit < math.inf:
+        return unit
+    return unit * math.sqrt(float(np.square(deviation / unit).sum()) / (len(x) - 1))
+
+
+def _finite_edges(grid: LogGrid | SampleGrid) -> NDArray[np.float64]:
     """The edges of the bins with the open ends closed one octave further out."""
     edges = grid.edges()
     edges[-1] = 2 * edges[-2]
-    if grid.signed:
+    if edges[0] < 0:
         edges[0] = 2 * edges[1]
     return edges
 

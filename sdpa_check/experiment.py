@@ -11,7 +11,7 @@ from sdpa_check import engine, power, rng
 from sdpa_check.logits import scaling
 from sdpa_check.measures.dot import DotWork, block_vectors
 from sdpa_check.measures.rows import RowsShape, RowsWork
-from sdpa_check.quantities import Case, Quantity, Sample, quantity
+from sdpa_check.quantities import Case, Quantity, Sample, multiplier, quantity
 from sdpa_check.records import Design, Fault, Outcome, Row
 from sdpa_check.verdict import judge
 
@@ -148,7 +148,7 @@ def _applied(case: Case, design: Design, settings: Settings) -> float:
     if case.scale is None:
         return 1.0
     rule = scaling.parse(settings.fault.scale) if settings.fault.scale else case.scale
-    return rule.multiplier(design.dk, case.d_model)
+    return multiplier(rule, design, case.d_model)
 
 
 def _sample(
@@ -196,9 +196,10 @@ def _work_maker(
         return lambda stream: DotWork(design, vectors, settings.fault, stream)
     multipliers = tuple(sorted({_applied(check.case, design, settings) for check in group}))
     shape = RowsShape.fitting(design.dk, design.keys or 2, wanted)
-    scout = RowsWork(design, multipliers, shape, (), settings.fault, "scout")
+    whole = RowsShape.fitting(design.dk, design.keys or 2)
+    scout = RowsWork(design, multipliers, whole, (), settings.fault, "scout")
     gridded = scout.with_grids(rng.generator(settings.seed, scout.experiment, 0))
-    return lambda stream: dataclasses.replace(gridded, stream=stream)
+    return lambda stream: dataclasses.replace(gridded, shape=shape, stream=stream)
 
 
 def _blocks_of_samples(work: DotWork | RowsWork, settings: Settings) -> int | None:
@@ -243,7 +244,8 @@ def _needed(check: Check, asked: Quantity, pilot: Sample, settings: Settings, to
     found = asked.estimate(check.case, (sample,))
     prediction = check.stated or asked.predict(check.case)
     band = _band(check, asked, prediction, settings)
-    if found.se is None or prediction.value is None or not 0 < band < math.inf:
+    judged = prediction.value is not None and prediction.kind != "limit"
+    if found.se is None or not judged or not 0 < band < math.inf:
         return 0
     if settings.precision is None:
         target = power.wanted_se(band, alpha=settings.alpha, checks=total)

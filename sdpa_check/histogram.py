@@ -1,12 +1,7 @@
-"""Counts on a fixed logarithmic grid: quantiles of samples too many to keep.
-
-The bins are the leading bits of the floating-point format itself, so finding the bin of a number
-is a shift, every octave is cut into 2**bits equal parts, and the grid needs no look at the data.
-"""
+"""Counts on fixed grids: quantiles of samples too many to keep."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +22,9 @@ _FORMATS: dict[np.dtype[Any], tuple[type[np.int32 | np.int64], int, int]] = {
 class LogGrid:
     """Bins for |x| that cut every octave [2^e, 2^(e+1)) into 2**bits equal parts.
 
+    They are the leading bits of the floating-point format itself: finding the bin of a number is a
+    shift, and the grid needs no look at the data.
+
     The inner bins start at edge number `first` and there are `inner` of them; edge number c is
     2^e · (1 + r/2**bits) with e, r the quotient and the remainder of c by 2**bits. One bin takes
     everything from 0 up to the first edge, an open one everything from the last edge upwards. A
@@ -42,21 +40,6 @@ class LogGrid:
     def octaves(cls, low: int, high: int, bits: int = 7, *, signed: bool = True) -> LogGrid:
         """The grid from 2**low to 2**high."""
         return cls(low << bits, (high - low) << bits, bits, signed)
-
-    @classmethod
-    def around(cls, x: NDArray[np.float64], inner: int = 2048) -> LogGrid:
-        """A grid of at most `inner` inner bins over the bulk, 0.5 % to 99.5 %, of a sample x ≥ 0.
-
-        As fine as that allows, so a narrow sample gets narrow bins and one that spreads over
-        many orders of magnitude wide ones.
-        """
-        positive = np.quantile(x, [0.005, 0.995], method="nearest")
-        low, high = (float(v) for v in np.maximum(positive, 2.0**-1000))
-        bits = 40
-        while bits and _edge_number(high, bits) - _edge_number(low, bits) >= inner:
-            bits -= 1
-        first = _edge_number(low, bits)
-        return cls(first, min(inner, _edge_number(high, bits) + 1 - first), bits)
 
     @property
     def magnitudes(self) -> int:
@@ -93,7 +76,36 @@ class LogGrid:
         return np.concatenate([-positive[::-1], [0.0], positive])
 
 
-def _edge_number(x: float, bits: int) -> int:
-    """The number of the last edge at or below x > 0."""
-    fraction, exponent = math.frexp(x)
-    return ((exponent - 1) << bits) + int((2 * fraction - 1) * (1 << bits))
+@dataclass(frozen=True, slots=True)
+class SampleGrid:
+    """Bins for x ≥ 0 that follow a first sample, so that each holds about as much of the law.
+
+    Equal bins would blur the quantiles of a law with a pole, such as that of ‖J‖ at its upper end,
+    or of one that is narrower than a bin. The first bin starts at 0, the last is open.
+    """
+
+    inner: tuple[float, ...]
+
+    @classmethod
+    def of(cls, x: NDArray[np.float64], bins: int = 2048) -> SampleGrid:
+        """Edges at `bins` quantiles of a sample, interpolated in ln x where it is smaller.
+
+        A small sample does not show the tails of its law: one bin in sixteen lies beyond it, over
+        its own width to either side.
+        """
+        logs = np.sort(np.log(np.maximum(x, 2.0**-1000)), axis=None)
+        width = max(float(logs[-1] - logs[0]), 1e-9)  # of a constant, up to rounding
+        ranks = np.linspace(0, len(logs) - 1, bins)
+        inside = np.interp(ranks, np.arange(len(logs)), logs)
+        outside = np.linspace(0, width, bins // 32 + 1)[1:]
+        edges = np.concatenate([logs[0] - outside, inside, logs[-1] + outside])
+        return cls(tuple(np.unique(np.exp(np.clip(edges, -700, 700))).tolist()))
+
+    def counts(self, x: NDArray[np.float64]) -> NDArray[np.int64]:
+        """How many entries of `x` (≥ 0, any shape, no NaN) fall into each bin."""
+        below = np.searchsorted(np.sort(x, axis=None), self.inner)
+        return np.diff(below, prepend=0, append=x.size)
+
+    def edges(self) -> NDArray[np.float64]:
+        """The edges of the bins, one more than there are bins, from 0 to ∞."""
+        return np.array([0.0, *self.inner, np.inf])

@@ -47,7 +47,7 @@ def judge(
         checks: how many checks the command has in all.
     """
     if prediction.value is None or prediction.kind == "limit":
-        return Verdict(Outcome.UNDEFINED, _without_prediction(estimate, prediction))
+        return Verdict(Outcome.UNDEFINED, _without_prediction(prediction))
     if estimate.se is None:
         return Verdict(Outcome.INCONCLUSIVE, f"no error bar: {estimate.withheld}")
     reach = power.threshold(alpha, checks, estimate.blocks) * estimate.se
@@ -61,13 +61,11 @@ def judge(
     return Verdict(Outcome.INCONCLUSIVE, f"{_wish(estimate, band, alpha, checks)}: {shown}", seen)
 
 
-def _without_prediction(estimate: Estimate, prediction: Prediction) -> str:
+def _without_prediction(prediction: Prediction) -> str:
     if prediction.kind == "infinite":
         return f"predicted ∞ ({prediction.source}): a sample value says nothing about it"
     if prediction.kind == "limit" and prediction.value is not None:
-        away = estimate.value - prediction.value
-        error = f" ± {estimate.se:.2g}" if estimate.se is not None else ""
-        return f"no exact prediction ({prediction.source}); measured − limit = {away:.3g}{error}"
+        return f"no exact prediction, a limit for comparison: {prediction.source}"
     return f"no prediction: {prediction.source}"
 
 

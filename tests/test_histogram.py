@@ -1,4 +1,4 @@
-"""The logarithmic histogram, against a search among its edges."""
+"""The histograms, against a search among their edges."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sdpa_check.errors import InputError
-from sdpa_check.histogram import LogGrid
+from sdpa_check.histogram import LogGrid, SampleGrid
 
 GRIDS = {
     "dot": LogGrid.octaves(-14, 60),
@@ -110,37 +110,65 @@ def test_other_formats_are_refused(dtype):
         LogGrid.octaves(0, 1).counts(np.ones(3, dtype))
 
 
-def sample(name):
+def sample(name, n=5000):
     g = np.random.default_rng(1)
     return {
-        "narrow": 0.98 + 1e-4 * g.random(5000),
-        "normal": np.abs(g.standard_normal(5000)),
-        "wide": 10.0 ** g.uniform(-250, 0, 5000),
-        "constant": np.full(100, 0.3),
-        "power of two": np.full(100, 0.25),
-        "zero": np.zeros(100),
-        "half zero": np.repeat([0.0, 0.5], 50),
-        "subnormal": np.full(100, 5e-324),
+        "narrow": 0.98 + 1e-4 * g.random(n),
+        "normal": np.abs(g.standard_normal(n)),
+        "pole": 0.5 - 0.5 * g.random(n) ** 2,
+        "wide": 10.0 ** g.uniform(-250, 0, n),
+        "constant": np.full(n, 0.3),
+        "zero": np.zeros(n),
+        "half zero": np.repeat([0.0, 0.5], n // 2),
+        "subnormal": np.full(n, 5e-324),
     }[name]
 
 
-MANY_OCTAVES = ["wide", "half zero"]
-FEW_OCTAVES = ["narrow", "normal", "constant", "power of two", "zero", "subnormal"]
+NAMES = ["narrow", "normal", "pole", "wide", "constant", "zero", "half zero", "subnormal"]
 
 
-@pytest.mark.parametrize(
-    ("name", "inner"),
-    [(name, 2048) for name in MANY_OCTAVES + FEW_OCTAVES] + [(name, 16) for name in FEW_OCTAVES],
-)
-def test_around_holds_the_bulk_as_finely_as_it_may(name, inner):
-    x = sample(name)
-    grid = LogGrid.around(x, inner)
-    edges = grid.edges()
-    low, high = np.maximum(np.quantile(x, [0.005, 0.995], method="nearest"), 2.0**-1000)
-    assert 1 <= grid.inner <= inner
-    assert edges[1] <= low < edges[2]
-    assert edges[-3] <= high < edges[-2]
-    if grid.bits < 40:  # with one more bit, `inner` bins from that of `low` end below `high`
-        starts = [LogGrid(2 * grid.first + i, inner, grid.bits + 1).edges() for i in (0, 1)]
-        assert max(starts, key=lambda e: (e[1] <= low, e[1]))[inner + 1] <= high
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("n", [2, 8, 5000])
+def test_sample_grid_counts(name, n):
+    grid = SampleGrid.of(sample(name, n), 64)
+    edges = np.array(grid.inner)
+    x = np.concatenate([sample(name), edges, np.nextafter(edges, 0), np.nextafter(edges, 1), [0.0]])
+    before = x.copy()
     np.testing.assert_array_equal(grid.counts(x), by_search(grid, x))
+    np.testing.assert_array_equal(grid.counts(x.reshape(-1, 1)), grid.counts(x))
+    np.testing.assert_array_equal(x, before)
+    assert (grid.edges()[0], grid.edges()[-1]) == (0.0, np.inf)
+    assert (np.diff(grid.edges()) > 0).all()
+
+
+@pytest.mark.parametrize("name", ["narrow", "normal", "pole", "wide"])
+def test_sample_grid_bins_hold_equal_shares(name):
+    """Edges at 256 quantiles of 5000 draws: a bin holds about 1/255 of the sample, 19 or 20."""
+    x = sample(name)
+    grid = SampleGrid.of(x, 256)
+    counts = grid.counts(x)
+    assert counts.max() <= np.ceil(len(x) / 255) + 1
+    inside = counts[counts > 0]
+    assert len(inside) >= 255
+    assert counts[0] == counts[-1] == 0  # the tails beyond the sample have bins of their own
+
+
+@pytest.mark.parametrize("name", ["narrow", "normal", "pole", "wide"])
+def test_a_small_sample_makes_a_wide_grid(name):
+    """Eight draws miss the outer fifths of a law; the grid reaches as far again to either side."""
+    small = sample(name, 8)
+    edges = np.log(SampleGrid.of(small).inner)
+    low, high = np.log(small.min()), np.log(small.max())
+    width = high - low
+    floor = -700  # exp of less is no normal number
+    assert edges[0] == pytest.approx(max(low - width, floor), abs=1e-9)
+    assert edges[-1] == pytest.approx(high + width, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", ["constant", "half zero"])
+def test_a_constant_lies_between_two_near_edges(name):
+    edges = np.array(SampleGrid.of(sample(name)).inner)
+    value = sample(name).max()
+    i = np.searchsorted(edges, value, "right")
+    assert 0 < i < len(edges)
+    assert edges[i - 1] <= value < edges[i]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -15,36 +14,40 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 EXIT_CRASH, EXIT_INTERRUPTED = 1, 130
-_INTERRUPTED = "interrupted; nothing is half-written"
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command; no traceback reaches the user unless ``--debug`` is among the arguments."""
     from sdpa_check.cli.app import app
 
-    debug = "--debug" in arguments
     try:
         code = app(args=list(arguments), prog_name="sdpa-check", standalone_mode=False)
         sys.stdout.flush()
-    except SdpaCheckError as error:
-        if debug:
-            raise
-        return _fail(str(error), EXIT_USAGE)
-    except (KeyboardInterrupt, typer.Abort):
-        return _fail(_INTERRUPTED, EXIT_INTERRUPTED)
-    except BrokenPipeError:  # the reader, `head` say, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (BrokenPipeError, SystemExit):  # typer turns the former into the latter
+        from sdpa_check.cli.output import discard_stdout
+
+        discard_stdout()
         return 0
+    except (KeyboardInterrupt, typer.Abort):
+        code = EXIT_INTERRUPTED
     except Exception as error:
-        if hasattr(error, "format_message"):  # a ClickException, whichever click typer carries
-            return _fail(_usage_line(error), EXIT_USAGE)
-        if debug:
+        message, code = _explained(error)
+        if "--debug" in arguments and code != EXIT_USAGE:
             raise
-        what = f"internal error: {type(error).__name__}: {error}"
-        return _fail(f"{what}; --debug shows where. Please report it", EXIT_CRASH)
+        return _fail(message, code)
     if code == EXIT_INTERRUPTED:  # typer turns Ctrl-C into this code
-        return _fail(_INTERRUPTED, EXIT_INTERRUPTED)
+        return _fail("interrupted; nothing is half-written", code)
     return int(code or 0)
+
+
+def _explained(error: Exception) -> tuple[str, int]:
+    """One line for the user, and the exit code."""
+    if isinstance(error, SdpaCheckError):
+        return str(error), EXIT_USAGE
+    if hasattr(error, "format_message"):  # a ClickException, whichever click typer carries
+        return _usage_line(error), EXIT_USAGE
+    what = f"internal error: {type(error).__name__}: {error}"
+    return f"{what}; --debug shows where. Please report it", EXIT_CRASH
 
 
 def _usage_line(error: Exception) -> str:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 def variance(dk: Dk = ["64"], scale: Scale = ["sqrt"], *, shared: Shared) -> None:  # noqa: B006
     """Mean, variance, std, kurtosis and IQR of q·k, and of the scaled logit, against theory.
 
-    Examples:
+    For example:
+
       sdpa-check variance --dk 64
 
       sdpa-check variance --dk 8,64,512 --dist t --df 5 --no-plot
@@ -47,7 +48,8 @@ def saturation(
 ) -> None:
     """Entropy, weights and Jacobian norms of softmax rows, per scaling, against exact theory.
 
-    Examples:
+    For example:
+
       sdpa-check saturation --scale none
 
       sdpa-check saturation --dk 64 --keys 8,64,1024 --format md

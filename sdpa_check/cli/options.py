@@ -64,8 +64,8 @@ Scale = Annotated[
     typer.Option(
         "--scale",
         metavar="RULE",
-        help="none, sqrt (1/√d), dk (1/d), sqrt2 (1/√2d), sqrt_dmodel, pow:a (d^a), a number, or "
-        "all (none, sqrt, dk). Repeatable.",
+        help="none, sqrt (1/√d), dk (1/d), sqrt2 (1/√2d), sqrt_dmodel, iqr (gives the logits the "
+        "IQR of N(0, 1)), pow:a (d^a), a number, or all (none, sqrt, dk). Repeatable.",
     ),
 ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -59,14 +60,25 @@ def report(
 
 
 def show(run: Run, form: str) -> None:
-    """Write the run to stdout, and nothing else."""
-    if form == "table":
-        from sdpa_check.report.table import show as show_table
+    """Write the run to stdout, and nothing else.
 
-        show_table(run, sys.stdout)
-    else:
-        sys.stdout.write(rendered(run, form))
-    sys.stdout.flush()
+    A reader that goes early, `head` say, ends neither the saving of files nor the exit code.
+    """
+    try:
+        if form == "table":
+            from sdpa_check.report.table import show as show_table
+
+            show_table(run, sys.stdout)
+        else:
+            sys.stdout.write(rendered(run, form))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        discard_stdout()
+
+
+def discard_stdout() -> None:
+    """Send what is still to be written to a closed pipe nowhere: Python flushes it at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def rendered(run: Run, form: str) -> str:

@@ -1,9 +1,10 @@
-"""The multiplier that turns a dot product into a logit, as data: coefficient · d^a · d_model^b."""
+"""The multiplier that turns a dot product into a logit: coefficient · d^a · d_model^b · IQR^c."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Final
 
 from sdpa_check.errors import InputError, unknown_name
@@ -18,13 +19,14 @@ LARGEST_EXPONENT: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """A scaling rule: its canonical text, its formula for tables, and the three numbers it is."""
+    """A scaling rule: its canonical text, its formula for tables, and the four numbers it is."""
 
     name: str
     formula: str
     coefficient: float = 1.0
     dk_exponent: float = 0.0
     dmodel_exponent: float = 0.0
+    iqr_exponent: float = 0.0
 
     def __str__(self) -> str:
         return self.name
@@ -34,19 +36,29 @@ class Scaling:
         """Whether the multiplier depends on d_model."""
         return self.dmodel_exponent != 0
 
-    def multiplier(self, dk: int, d_model: int | None = None) -> float:
-        """Compute c = coefficient · dk^a · d_model^b; the logit is c · (q·k).
+    @property
+    def needs_iqr(self) -> bool:
+        """Whether the multiplier depends on the interquartile range of q·k."""
+        return self.iqr_exponent != 0
+
+    def multiplier(self, dk: int, d_model: int | None = None, iqr: float | None = None) -> float:
+        """Compute c = coefficient · dk^a · d_model^b · IQR^c; the logit is c · (q·k).
 
         Args:
             dk: number of components of a query.
             d_model: width of the model; read only where `needs_dmodel`.
+            iqr: interquartile range of q·k; read only where `needs_iqr`.
 
         Raises:
-            InputError: `dk` < 1, or a needed `d_model` that is missing or < 1.
+            InputError: `dk` < 1, a needed `d_model` that is missing or < 1, or no `iqr`.
         """
         if dk < 1:
             raise InputError("--dk", dk, "an integer ≥ 1")
         value = self.coefficient * math.pow(dk, self.dk_exponent)
+        if self.needs_iqr:
+            if iqr is None:
+                raise InputError(_OPTION, self.name, "a law of q·k with an exact IQR")
+            value *= math.pow(iqr, self.iqr_exponent)
         if not self.needs_dmodel:
             return value
         if d_model is None or d_model < 1:
@@ -54,6 +66,9 @@ class Scaling:
             raise InputError("--dmodel", d_model, "an integer ≥ 1", hint)
         return value * math.pow(d_model, self.dmodel_exponent)
 
+
+NORMAL_IQR: Final = 2 * NormalDist().inv_cdf(0.75)
+"""Interquartile range of N(0, 1), which the rule ``iqr`` gives to the logits."""
 
 RULES: Final = {
     rule.name: rule
@@ -63,6 +78,7 @@ RULES: Final = {
         Scaling("dk", "1/d", dk_exponent=-1.0),
         Scaling("sqrt2", "1/√(2d)", coefficient=math.sqrt(0.5), dk_exponent=-0.5),
         Scaling("sqrt_dmodel", "1/√d_model", dmodel_exponent=-0.5),
+        Scaling("iqr", "1.349/IQR", coefficient=NORMAL_IQR, iqr_exponent=-1.0),
     )
 }
 """The rules that have a name of their own."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sdpa_check.distributions import parse_dependence
+from sdpa_check.distributions import law, parse_dependence
 from sdpa_check.histogram import LogGrid
 from sdpa_check.measures import scores
 from sdpa_check.records import Fault
@@ -30,13 +30,15 @@ _TILE_SCORES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class DotWork:
-    """Blocks of `vectors` queries × `vectors` keys, all n·n pairs used.
+    """Blocks of `vectors` queries and as many keys.
 
     Sums of a block, with s counted from `pivot` and t a tile of up to 65,536 of the block's scores:
-    ``pairs`` n², ``power1`` Σs, ``power2`` Σs²; ``tile`` the number of tile scores, ``tile1`` …
-    ``tile4`` Σt … Σt⁴; ``histogram`` counts of t on `grid`.
+    ``pairs`` the number of s, ``power1`` Σs, ``power2`` Σs²; ``tile`` the number of t, ``tile1`` …
+    ``tile4`` Σt … Σt⁴; ``histogram`` counts of t on `grid`; ``growth`` the logarithms of the mean
+    square of N/16, N/4 and N independent dot products, and 1 for the block.
 
-    Σs² over all pairs costs no n×n matrix: it is ⟨QQᵀ, KKᵀ⟩ (performance: shared pairs).
+    Where they can, Σs and Σs² run over all vectors² pairs at the cost of no n×n matrix:
+    Σs² = ⟨QQᵀ, KKᵀ⟩ (performance: shared pairs). Elsewhere they are those of the tile.
     """
 
     design: Design
@@ -53,14 +55,27 @@ class DotWork:
     @property
     def size(self) -> int:
         """Dot products in a block."""
-        return self.vectors * self.vectors
+        side, groups = self.tiling
+        return self.vectors**2 if _by_gram(self.design) else side * side * groups
 
     @property
     def cost(self) -> float:
         """Elementary operations of a block, roughly: what one drawn normal costs counts as 32."""
-        n, d = self.vectors, self.design.dk
-        products = 2 * n * d * d if self._gram else n * n * d
-        return 64.0 * n * d + products + 64.0 * min(n * n, _TILE_SCORES)
+        n, d, (side, groups) = self.vectors, self.design.dk, self.tiling
+        gram = 2 * n * d * d if _by_gram(self.design) else 0
+        return 64.0 * n * d + gram + (64.0 + d) * side * side * groups
+
+    @property
+    def tiling(self) -> tuple[int, int]:
+        """(r, groups): the tile is `groups` squares of r × r pairs, no two of which share a vector.
+
+        Up to r ≈ 2d pairs that share vectors are worth as much as independent ones for the fourth
+        moment; larger squares would spend scores without gaining precision. Under heavy tails the
+        vectors differ more from each other, and smaller squares bring in more of them.
+        """
+        wanted = max(8, 1 << (2 * self.design.dk - 1).bit_length())
+        side = min(self.vectors, wanted, 64 if _heavy(self.design) else 256)
+        return side, max(1, min(self.vectors // side, _TILE_SCORES // (side * side)))
 
     @property
     def grid(self) -> LogGrid:
@@ -78,44 +93,61 @@ class DotWork:
         design, n = self.design, self.vectors
         q = scores.vectors(generator, design, design.query, n, self.fault)
         k = scores.vectors(generator, design, design.key, n, self.fault)
-        if self._gram:
-            tile = _tile(q, k)
-            sums = _gram_sums(q, k)
+        tile = self._tile(q, k)
+        sums = _tile_sums(tile)
+        if _by_gram(design):
+            sums |= _gram_sums(q, k)
         else:
-            tile = scores.products(design, q, k, self.fault)
-            tile -= tile.dtype.type(self.pivot)
-            sums = {}
-        sums |= _tile_sums(tile)
-        if not self._gram:
             sums |= {"power1": sums["tile1"], "power2": sums["tile2"], "pairs": sums["tile"]}
+        sums["growth"] = _growth(np.diagonal(tile, axis1=1, axis2=2).reshape(-1))
         with np.errstate(over="ignore"):  # beyond float32 is beyond the grid: the open last bin
             sums["histogram"] = self.grid.counts(tile.astype(np.float32, copy=False))
         return sums
 
-    @property
-    def _gram(self) -> bool:
-        return _by_gram(self.design)
+    def _tile(self, q: NDArray[Any], k: NDArray[Any]) -> NDArray[Any]:
+        """The scores of the tile, shape (groups, r, r), counted from the pivot."""
+        (d, _), (side, groups) = q.shape, self.tiling
+        shape = (d, groups, side)
+        queries = q[:, : groups * side].reshape(shape).transpose(1, 0, 2)
+        keys = k[:, : groups * side].reshape(shape).transpose(1, 0, 2)
+        if not parse_dependence(self.design.corr).qk_rho:
+            tile = queries.transpose(0, 2, 1) @ keys
+        else:
+            pairs = zip(queries, keys, strict=True)
+            tile = np.array([scores.products(self.design, x, y, self.fault) for x, y in pairs])
+        if self.pivot:
+            tile -= tile.dtype.type(self.pivot)
+        return np.asarray(tile)
 
 
 def block_vectors(design: Design, pairs: int | None = None) -> int:
     """How many queries (and as many keys) a block holds, a power of two.
 
     The variance of a block's Σs² is about (4/n)/d + 2/n² of its square, so n·d is held near 2^16
-    where Gram matrices are used; elsewhere n = 256 balances drawing against multiplying, and all
-    n² scores are looked at one by one. With `pairs`, the wanted number of pairs in a block, the
-    block is no larger than that.
+    where Gram matrices are used; elsewhere n = 256 balances drawing against multiplying. With
+    `pairs`, the wanted number of pairs in a block, the block is no larger than that.
     """
-    n = max((1 << 16) // design.dk, 1024) if _by_gram(design) else 256
+    n = 256
+    if _by_gram(design):
+        n = max((1 << 16) // design.dk, 1024)
+    elif _heavy(design):
+        n = max(256, min(1024, (1 << 18) // design.dk))
     n = 1 << (n.bit_length() - 1)
     if pairs is not None:
         n = min(n, 1 << max(1, math.isqrt(pairs).bit_length() - 1))
     return n
 
 
+def _heavy(design: Design) -> bool:
+    """Whether the fourth moment is infinite, so that quantiles are judged and not moments."""
+    return min(law(design.query).tail_index, law(design.key).tail_index) <= 4
+
+
 def _by_gram(design: Design) -> bool:
-    """Whether Σs² comes from Gram matrices: small d_k, s centred, q and k independent."""
+    """Whether Σs² comes from Gram matrices: small d_k, light tails, s centred, q ⟂ k."""
     centred = not design.query.mean and not design.key.mean
-    return centred and design.dk <= _GRAM_LIMIT and not parse_dependence(design.corr).qk_rho
+    independent = not parse_dependence(design.corr).qk_rho
+    return centred and independent and design.dk <= _GRAM_LIMIT and not _heavy(design)
 
 
 def _gram_sums(q: NDArray[Any], k: NDArray[Any]) -> Sums:
@@ -129,19 +161,17 @@ def _gram_sums(q: NDArray[Any], k: NDArray[Any]) -> Sums:
     }
 
 
-def _tile(q: NDArray[Any], k: NDArray[Any]) -> NDArray[Any]:
-    """Up to 65,536 scores in square groups of r×r pairs, r ≈ 2d.
+def _growth(pairs: NDArray[Any]) -> NDArray[np.float64]:
+    """Ln of the mean square of the first n/16, n/4 and n numbers; and 1, which counts blocks.
 
-    Up to r ≈ 2d pairs that share vectors are worth as much as independent ones for the fourth
-    moment; larger groups would spend scores without gaining precision.
+    Where the variance is infinite the mean square of n numbers grows with n. Its logarithm has
+    all moments whatever the tail, so that this growth has an honest error bar.
     """
-    d, n = q.shape
-    r = min(n, 256, max(8, 1 << (2 * d - 1).bit_length()))
-    groups = max(1, min(n // r, _TILE_SCORES // (r * r)))
-    shape = (d, groups, r)
-    queries = q[:, : groups * r].reshape(shape).transpose(1, 2, 0)
-    keys = k[:, : groups * r].reshape(shape).transpose(1, 0, 2)
-    return queries @ keys
+    n = len(pairs)
+    sizes = [max(1, n // 16), max(1, n // 4), n]
+    with np.errstate(over="ignore", divide="ignore"):  # all of a few lattice numbers may be 0
+        squares = np.cumsum(pairs * pairs)
+        return np.array([*(np.log(squares[size - 1] / size) for size in sizes), 1.0])
 
 
 def _tile_sums(tile: NDArray[Any]) -> Sums:

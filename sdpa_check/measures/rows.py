@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sdpa_check.histogram import LogGrid
+from sdpa_check.histogram import SampleGrid
 from sdpa_check.measures import scores
 from sdpa_check.records import Fault
 from sdpa_check.softmax import RowStatistics, row_statistics
@@ -46,7 +46,7 @@ _GROUP_SCORES = 1 << 20
 _DRAW_ELEMENTS = 1 << 21
 
 
-Grids = tuple[tuple[LogGrid, ...], ...]
+Grids = tuple[tuple[SampleGrid, ...], ...]
 """Histogram bins for every multiplier and every one of `NORMS`."""
 
 
@@ -126,7 +126,7 @@ class RowsWork:
     def with_grids(self, generator: np.random.Generator) -> RowsWork:
         """The same work with grids that fit its norms, found from one block of its own."""
         found = row_statistics(self._scores(generator), self.multipliers)
-        grids = tuple(tuple(LogGrid.around(getattr(s, norm)) for norm in NORMS) for s in found)
+        grids = tuple(tuple(SampleGrid.of(getattr(s, norm)) for norm in NORMS) for s in found)
         return dataclasses.replace(self, grids=grids)
 
     def block(self, generator: np.random.Generator) -> Sums:

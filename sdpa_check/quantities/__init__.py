@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from sdpa_check.errors import unknown_name
-from sdpa_check.quantities import dot, rows
-from sdpa_check.quantities.base import Case, Quantity, Sample
+from sdpa_check.quantities import law, moments, rows, sweeps
+from sdpa_check.quantities.base import Case, Quantity, Sample, multiplier
 
-__all__ = ["QUANTITIES", "Case", "Quantity", "Sample", "quantity"]
+__all__ = ["QUANTITIES", "Case", "Quantity", "Sample", "multiplier", "quantity"]
 
-QUANTITIES: dict[str, Quantity] = {q.name: q for q in (*dot.QUANTITIES, *rows.QUANTITIES)}
+QUANTITIES: dict[str, Quantity] = {
+    q.name: q for q in (*moments.QUANTITIES, *law.QUANTITIES, *sweeps.QUANTITIES, *rows.QUANTITIES)
+}
 """Name → quantity, in the order in which tables show them."""
 
 

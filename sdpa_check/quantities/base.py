@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
+
+from sdpa_check.theory.law import DotLaw
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +37,23 @@ class Case:
     @property
     def multiplier(self) -> float:
         """The factor c that the scaling rule puts before q·k; 1 where there is no rule."""
-        return 1.0 if self.scale is None else self.scale.multiplier(self.design.dk, self.d_model)
+        return 1.0 if self.scale is None else multiplier(self.scale, self.design, self.d_model)
+
+
+def multiplier(rule: Scaling, design: Design, d_model: int | None) -> float:
+    """The factor c of a rule at a design; the exact law is asked only by a rule that needs it."""
+    iqr = exact_law(design).iqr() if rule.needs_iqr else None
+    return rule.multiplier(design.dk, d_model, iqr)
+
+
+@lru_cache(maxsize=256)
+def exact_law(design: Design) -> DotLaw:
+    """The exact law of q·k, made once per design.
+
+    Raises:
+        InputError: where theory has none.
+    """
+    return DotLaw(design)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import TYPE_CHECKING, TypedDict
 
 from sdpa_check.distributions import component_law, parse_dependence
-from sdpa_check.errors import InputError
+from sdpa_check.errors import InputError, unknown_name
 from sdpa_check.experiment import Settings
 from sdpa_check.logits import scaling
 from sdpa_check.records import Component, Design, Fault
@@ -101,12 +102,15 @@ class Inputs:
         """The scaling rules of `texts`.
 
         Raises:
-            InputError: for an unknown rule, or one that needs d_model where there is none.
+            InputError: for no rule at all, an unknown one, or one that needs d_model where there is
+                none.
         """
         listed = [str(texts)] if isinstance(texts, str | float | int) else list(texts)
+        if not listed:
+            raise InputError("--scale", texts, "at least one scaling rule, e.g. sqrt")
         rules = scaling.parse_all(listed)
         for rule in rules:
-            rule.multiplier(1, self.dmodel)
+            rule.multiplier(1, self.dmodel, 1.0)
         return rules
 
 
@@ -114,8 +118,11 @@ def resolve(options: Options) -> Inputs:
     """Check the shared options.
 
     Raises:
-        InputError: for a value that cannot be used, naming the option.
+        InputError: for a value that cannot be used or an option that does not exist, naming it.
     """
+    for name in options:
+        if name not in Options.__optional_keys__:  # a type checker sees it, Python does not
+            raise unknown_name("option", name, Options.__optional_keys__)
     standardize, df = options.get("standardize", False), options.get("df")
     dist = options.get("dist", "gaussian")
     sigma = _number("--sigma", options.get("sigma", 1.0), 1 / LARGEST, LARGEST)
@@ -136,7 +143,7 @@ def resolve(options: Options) -> Inputs:
         integers("--dmodel", options["dmodel"], 1, 1 << 30)
     fault = options.get("fault") or Fault()
     if fault.scale is not None:
-        scaling.parse(fault.scale).multiplier(1, options.get("dmodel"))
+        scaling.parse(fault.scale).multiplier(1, options.get("dmodel"), 1.0)
     settings = Settings(
         seed=_integer("--seed", options.get("seed", 0), 0, (1 << 63) - 1),
         jobs=_optional("--jobs", options.get("jobs"), 1, 1024),
@@ -153,16 +160,17 @@ def resolve(options: Options) -> Inputs:
 
 def integers(where: str, given: Integers | None, low: int, high: int) -> tuple[int, ...]:
     """A tuple of distinct integers between `low` and `high`, in the order given."""
-    listed = [given] if given is None or isinstance(given, int) else list(given)
+    listed = list(given) if isinstance(given, Iterable) else [given]
     if not listed:
         raise InputError(where, given, "at least one integer")
     return tuple(dict.fromkeys(_integer(where, value, low, high) for value in listed))
 
 
 def _integer(where: str, value: object, low: int, high: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+    number = int(value) if isinstance(value, Integral) else None  # numpy's integers too
+    if number is None or isinstance(value, bool) or not low <= number <= high:
         raise InputError(where, value, f"an integer from {low} to {high}")
-    return value
+    return number
 
 
 def _optional(where: str, value: int | None, low: int, high: int) -> int | None:

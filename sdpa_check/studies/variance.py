@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
 from sdpa_check.experiment import law_parameters
+from sdpa_check.logits.scaling import NORMAL_IQR
 from sdpa_check.quantities import Case
-from sdpa_check.quantities.dot import tail_index
-from sdpa_check.studies.inputs import Inputs, Integers, Options, resolve
+from sdpa_check.quantities.moments import tail_index
+from sdpa_check.studies.inputs import Integers, Options, resolve
 from sdpa_check.studies.study import Study, conduct, find
 
 if TYPE_CHECKING:
@@ -16,8 +18,9 @@ if TYPE_CHECKING:
 
     from sdpa_check.records import Design, Row, Run
 
-DOT = ("dot.mean", "dot.variance", "dot.std", "dot.excess_kurtosis", "dot.iqr")
-LOGIT = ("logit.mean", "logit.variance", "logit.std")
+_MOMENTS = ("dot.mean", "dot.variance", "dot.std", "dot.excess_kurtosis")
+_LOGIT_MOMENTS = ("logit.mean", "logit.variance", "logit.std")
+_TAIL = ("dot.tail_index",)
 
 
 def variance(
@@ -46,17 +49,14 @@ def study(dk: Integers, scale: str | float | Sequence[str], options: Options) ->
     """As `variance`, with what the figures need beside the run."""
     inputs = resolve(options)
     designs, rules = inputs.designs(dk), inputs.scalings(scale)
-    cases = [(name, Case(designs=(d,))) for d in designs for name in DOT]
-    cases += [
-        (name, Case(designs=(d,), scale=rule, d_model=inputs.dmodel))
-        for d in designs
-        for rule in rules
-        for name in LOGIT
-    ]
+    dot, logit, exponents = _asked(tail_index(designs[0]))
+    cases = []
+    for design in designs:
+        case = Case(designs=(design,), d_model=inputs.dmodel)
+        cases += [(name, case) for name in dot]
+        cases += [(name, replace(case, scale=rule)) for rule in rules for name in logit]
     if len(designs) > 1:
-        exponents = ("dot.variance_exponent", "dot.scale_exponent")
-        finite = math.isfinite(_variance_of(inputs))
-        cases += [(name, Case(designs=designs)) for name in exponents[0 if finite else 1 :]]
+        cases += [(name, Case(designs=designs)) for name in exponents]
     record = {
         "dk": [d.dk for d in designs],
         **law_parameters(designs[0]),
@@ -66,10 +66,15 @@ def study(dk: Integers, scale: str | float | Sequence[str], options: Options) ->
     return conduct("variance", cases, inputs, record, lambda rows: _notes(rows, designs))
 
 
-def _variance_of(inputs: Inputs) -> float:
-    from sdpa_check.distributions import component_law
-
-    return component_law(inputs.query).variance * component_law(inputs.key).variance
+def _asked(nu: float) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """What is asked of q·k, of the logit and of the sweep, for components of tail index `nu`."""
+    both = ("dot.variance_exponent", "dot.scale_exponent")
+    if nu > 4:
+        return (*_MOMENTS, "dot.iqr", "dot.normal_distance"), _LOGIT_MOMENTS, both
+    if nu > 2:
+        return (*_MOMENTS, "dot.iqr", *_TAIL), (*_LOGIT_MOMENTS, "logit.iqr"), both
+    infinite = ("dot.mean", "dot.variance", "dot.variance_growth", *_TAIL, "dot.iqr")
+    return infinite, ("logit.iqr",), both[1:]
 
 
 def _notes(rows: Sequence[Row], designs: Sequence[Design]) -> list[str]:
@@ -78,8 +83,8 @@ def _notes(rows: Sequence[Row], designs: Sequence[Design]) -> list[str]:
     if nu <= 2:
         notes.append(
             f"The components have tail index {nu:g}: their variance is infinite, so q·k has none "
-            "to be predicted and a sample variance only grows with the sample. The interquartile "
-            "range exists and is judged against the exact law."
+            "to be predicted and a sample variance only grows with the sample (dot.variance_growth "
+            "is its exponent). The interquartile range exists and is judged against the exact law."
         )
     elif nu <= 4:
         notes.append(
@@ -87,8 +92,30 @@ def _notes(rows: Sequence[Row], designs: Sequence[Design]) -> list[str]:
             "moment does not, so a sample variance has no normal error bar. Its value is shown "
             "without one and the interquartile range is judged instead."
         )
-    shared = _shared_note(rows, designs[0])
-    return notes + ([shared] if shared else [])
+    more = (_left_over_note(rows, designs), _shared_note(rows, designs[0]))
+    return notes + [note for note in more if note]
+
+
+def _left_over_note(rows: Sequence[Row], designs: Sequence[Design]) -> str | None:
+    """What dividing by √d_k leaves over where the scale of q·k does not grow as √d_k."""
+    row = find(rows, "dot.scale_exponent")
+    if row is None or row.estimate is None or row.prediction.value is None:
+        return None
+    over = row.prediction.value - 0.5
+    if abs(over) < 0.02:
+        return None
+    dks = sorted(design.dk for design in designs)
+    found = (find(rows, "dot.iqr", dk=dk) for dk in dks)
+    iqrs = [r.prediction.value for r in found if r is not None and r.prediction.value is not None]
+    factor = iqrs[-1] / iqrs[0] / math.sqrt(dks[-1] / dks[0])
+    divisors = ", ".join(f"{iqr / NORMAL_IQR:.4g}" for iqr in iqrs)
+    return (
+        f"The scale of q·k grows as d_k^{row.estimate.value:.3f} here (exact "
+        f"{row.prediction.value:.3f}), not as √d_k: after dividing by √d_k the interquartile "
+        f"range of the logits still grows as d_k^{over:.2f}, by a factor of {factor:.3g} from "
+        f"d_k={dks[0]} to {dks[-1]}. To give it that of N(0, 1) one would have to divide by "
+        f"{divisors} at d_k={', '.join(map(str, dks))}: --scale iqr."
+    )
 
 
 def _shared_note(rows: Sequence[Row], design: Design) -> str | None:

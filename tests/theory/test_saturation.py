@@ -219,6 +219,12 @@ def test_normalisation_over_the_whole_range(dk, keys, power):
     assert row.trace + row.sum_squares == pytest.approx(1, abs=1e-13)
 
 
+@pytest.mark.parametrize("tau", [0.1, 1.0])
+def test_the_normalisation_error_shows_a_bad_integration(monkeypatch, tau):
+    monkeypatch.setattr("sdpa_check.theory.iid_row.CUT", 5.0)  # drops terms below e^−5 = 0.007
+    assert 1e-4 < iid_normal_row(keys=8, tau=tau).normalisation_error < 0.1
+
+
 def test_small_deviations_from_uniform_keep_their_relative_accuracy():
     """m = 2: ln 2 − H = Δ²/8 − Δ⁴/64 + Δ⁶/576 − … and 2Σp² − 1 = tanh²(Δ/2), Δ ~ N(0, 2τ²)."""
     for tau in (1e-3, 1e-5, 1e-8):

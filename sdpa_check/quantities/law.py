@@ -1,0 +1,258 @@
+"""The law of s = q·k beyond its moments: quantiles, distance to the normal law, tail."""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from sdpa_check import estimates
+from sdpa_check.errors import InputError
+from sdpa_check.quantities.base import Case, Quantity, Sample, absolute, exact_law, relative
+from sdpa_check.quantities.moments import mean, tail_index, variance, without_moment
+from sdpa_check.records import Estimate, Prediction
+from sdpa_check.theory import moments
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+    from sdpa_check.measures.dot import DotWork
+    from sdpa_check.theory.law import DotLaw
+
+
+def _quantiles(
+    levels: Callable[[Case], tuple[float, ...]], weights: tuple[float, ...]
+) -> Callable[[Case, tuple[Sample, ...]], Estimate]:
+    def estimate(case: Case, samples: tuple[Sample, ...]) -> Estimate:
+        (sample,) = samples
+        work = cast("DotWork", sample.work)
+        found = estimates.quantile_combination(
+            sample.replicates.sums["histogram"],
+            work.grid,
+            levels(case),
+            weights,
+            samples=int(sample.replicates.sums["tile"].sum()),
+        )
+        shift = work.pivot * sum(weights)
+        if shift == 0 or found.se is None:
+            return found
+        return estimates.with_error(found.value + shift, found.se, found.blocks, found.samples)
+
+    return estimate
+
+
+def _level(case: Case) -> tuple[float, ...]:
+    if case.level is None or not 0 < case.level < 1:
+        raise InputError("level", case.level, "a number between 0 and 1")
+    return (case.level,)
+
+
+def _exact_law(value: Callable[[DotLaw, Case], float], what: str) -> Callable[[Case], Prediction]:
+    def predict(case: Case) -> Prediction:
+        design = case.design
+        if {design.query.distribution, design.key.distribution} == {"rademacher"}:
+            source = "a lattice law: its quantiles jump from one lattice point to the next"
+            return Prediction(value=None, kind="none", source=source)
+        try:
+            law_ = exact_law(design)
+        except InputError as error:
+            return Prediction(value=None, kind="none", source=str(error))
+        source = f"{what} of the exact law of q·k (inversion of its characteristic function)"
+        return Prediction(value=value(law_, case), kind="exact", source=source)
+
+    return predict
+
+
+def _iqr_band(case: Case, prediction: Prediction, tolerance: float) -> float:
+    """A quantile is held to `tolerance` interquartile ranges; without an exact law, to nothing."""
+    if prediction.value is None:
+        return 0.0
+    return tolerance * exact_law(case.design).iqr()
+
+
+def _variance_growth(case: Case, samples: tuple[Sample, ...]) -> Estimate:
+    """Slope of E[ln S²_n] on ln n over n = N/16, N/4, N independent dot products, N a block's."""
+    del case
+    (sample,) = samples
+    side, groups = cast("DotWork", sample.work).tiling
+    vectors = side * groups
+    if vectors < 64:
+        raise InputError("--samples", vectors**2, "blocks of at least 64 queries, for a growth")
+    return estimates.function_of_means(
+        sample.replicates,
+        lambda m: (m["growth"][:, 2] - m["growth"][:, 0]) / (m["growth"][:, 3] * math.log(16)),
+        samples=sample.replicates.blocks * vectors,
+    )
+
+
+def _growth_limit(case: Case) -> Prediction:
+    nu = tail_index(case.design)
+    if nu > 2:
+        return Prediction(value=0.0, kind="limit", source="finite variance: S²_n settles")
+    source = f"S²_n grows as n^(2/ν−1) (ln n)^(2/ν), ν = {nu:g}: without the logarithm"
+    return Prediction(value=2 / nu - 1, kind="limit", source=source)
+
+
+def _hill(case: Case, samples: tuple[Sample, ...]) -> Estimate:
+    """Hill's estimate 1/mean(ln(|s|/u)) over |s| > u, u the quantile of |s| at the case's level."""
+    (sample,) = samples
+    grid = cast("DotWork", sample.work).grid
+    edges = grid.edges()[grid.magnitudes :]
+    middles = np.log(np.sqrt(edges[1:-1] * edges[2:]))
+    middles[-1] = math.log(edges[-2])
+
+    def of_sizes(histogram: NDArray[Any]) -> NDArray[Any]:
+        """Counts of |s|: the mirrored halves of the signed grid, folded."""
+        half = grid.magnitudes
+        return np.asarray(histogram[:, half:] + histogram[:, :half][:, ::-1])[:, 1:]
+
+    pooled = of_sizes(sample.replicates.sums["histogram"].sum(axis=0, keepdims=True))[0]
+    above = np.cumsum(pooled[::-1])[::-1]
+    wanted = (1 - _tail_level(case)) * sample.replicates.sums["histogram"].sum()
+    start = int(np.argmax(above <= wanted))
+
+    def hill(m: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+        tail = of_sizes(m["histogram"])[:, start:]
+        excess = tail @ (middles[start:] - math.log(edges[1 + start]))
+        return np.asarray(tail.sum(axis=1) / excess)
+
+    return estimates.function_of_means(sample.replicates, hill, samples=int(above[start]))
+
+
+def _tail_level(case: Case) -> float:
+    return 0.999 if case.level is None else _level(case)[0]
+
+
+def _tail_limit(case: Case) -> Prediction:
+    nu = tail_index(case.design)
+    tail = f"|s| beyond its {100 * _tail_level(case):g} % point"
+    if math.isinf(nu):
+        return Prediction(value=None, kind="infinite", source=f"all moments exist; {tail}")
+    source = f"P(|s| > z) ~ z^−ν ln z, so Hill's estimate on {tail} lies below ν"
+    return Prediction(value=nu, kind="limit", source=source)
+
+
+def _normal_distance(case: Case, samples: tuple[Sample, ...]) -> Estimate:
+    """|F(z) − Φ((z − mean)/std)| at the z where it is largest, mean and std measured as well.
+
+    The z is looked for among the edges of the histogram. Near the largest gap its derivative is
+    zero, so choosing it on the same sample costs second order only.
+    """
+    (sample,) = samples
+    edges = cast("DotWork", sample.work).grid.edges()
+
+    def gap(m: Mapping[str, NDArray[Any]], index: int) -> NDArray[Any]:
+        counts = m["histogram"]
+        below = counts[:, :index].sum(axis=1) / counts.sum(axis=1)
+        z = (edges[index] - mean(m)) / np.sqrt(variance(m))
+        return np.asarray(below - [NormalDist().cdf(float(x)) for x in z])
+
+    sums = sample.replicates.sums
+    pooled = {name: sums[name].mean(axis=0) for name in ("pairs", "power1", "power2", "histogram")}
+    cdf = np.cumsum(pooled["histogram"])[:-1] / pooled["histogram"].sum()
+    z = (edges[1:-1] - mean(pooled)) / np.sqrt(variance(pooled))
+    gaps = cdf - [NormalDist().cdf(x) for x in z.tolist()]
+    best = int(np.argmax(np.abs(gaps)))
+    sign = math.copysign(1.0, gaps[best])
+    return estimates.function_of_means(
+        sample.replicates,
+        lambda m: sign * gap(m, best + 1),
+        samples=int(sums["tile"].sum()),
+        withheld=without_moment(4, case.design),
+    )
+
+
+def _predict_normal_distance(case: Case) -> Prediction:
+    std = moments.dot_std(case.design)
+    if std.value is None:
+        return Prediction(value=None, kind="none", source="no variance to standardise by")
+    try:
+        distance = exact_law(case.design).normal_distance()
+    except InputError as error:
+        return Prediction(value=None, kind="none", source=str(error))
+    source = "sup |F − Φ| of the exact law of q·k"
+    return Prediction(value=distance, kind="exact", source=source)
+
+
+_dot_iqr = _quantiles(lambda _: (0.25, 0.75), (-1.0, 1.0))
+predict_iqr = _exact_law(lambda law_, _: law_.iqr(), "interquartile range")
+
+
+def _logit_iqr(case: Case, samples: tuple[Sample, ...]) -> Estimate:
+    return estimates.scaled(_dot_iqr(case, samples), abs(samples[0].multiplier))
+
+
+def _predict_logit_iqr(case: Case) -> Prediction:
+    found = predict_iqr(case)
+    if found.value is None:
+        return found
+    value = abs(case.multiplier) * found.value
+    return Prediction(value=value, kind=found.kind, source=f"{found.source}, times |c|")
+
+
+QUANTITIES = (
+    Quantity(
+        name="dot.iqr",
+        formula="Q(¾) − Q(¼), Q the quantiles of s",
+        unit="1",
+        sampling="dot",
+        estimate=_dot_iqr,
+        predict=predict_iqr,
+        band=relative,
+    ),
+    Quantity(
+        name="logit.iqr",
+        formula="interquartile range of x = c·s",
+        unit="1",
+        sampling="dot",
+        params=("scale",),
+        estimate=_logit_iqr,
+        predict=_predict_logit_iqr,
+        band=relative,
+    ),
+    Quantity(
+        name="dot.quantile",
+        formula="Q(level), the quantile of s",
+        unit="1",
+        sampling="dot",
+        params=("level",),
+        estimate=_quantiles(_level, (1.0,)),
+        predict=_exact_law(lambda law_, case: law_.quantile(_level(case)[0]), "quantile"),
+        band=_iqr_band,
+    ),
+    Quantity(
+        name="dot.normal_distance",
+        formula="sup_z |P(s ≤ E s + z·std) − Φ(z)|",
+        unit="1",
+        sampling="dot",
+        estimate=_normal_distance,
+        predict=_predict_normal_distance,
+        band=absolute(0.5),
+        lead=False,
+    ),
+    Quantity(
+        name="dot.tail_index",
+        formula="Hill's estimate of ν, P(|s| > z) ~ z^−ν, beyond the level's quantile of |s|",
+        unit="1",
+        sampling="dot",
+        params=("level",),
+        estimate=_hill,
+        predict=_tail_limit,
+        band=relative,
+        lead=False,
+    ),
+    Quantity(
+        name="dot.variance_growth",
+        formula="slope of E[ln S²_n] on ln n, S²_n the mean square of n dot products",
+        unit="1",
+        sampling="dot",
+        estimate=_variance_growth,
+        predict=_growth_limit,
+        band=absolute(1.0),
+        lead=False,
+    ),
+)

@@ -1,0 +1,257 @@
+"""Sums of dot products over a block, against loops over its pairs."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from sdpa_check import rng
+from sdpa_check.measures import dot, scores
+from sdpa_check.measures.dot import DotWork, block_vectors
+from sdpa_check.records import Component, Design, Fault
+
+
+def component(name="gaussian", **kwargs):
+    return Component(distribution=name, **kwargs)
+
+
+MEANS = {"query": component(mean=0.5, sigma=2.0), "key": component("laplace", mean=-0.25)}
+DESIGNS = {
+    "gram": Design(dk=6),
+    "gram, different scales": Design(dk=6, query=component(sigma=3.0), key=component(sigma=0.25)),
+    "gram, float64": Design(dk=6, query=component("t", df=2), key=component("uniform")),
+    "gram, cauchy": Design(dk=3, query=component("cauchy"), key=component("cauchy")),
+    "gram, ar1": Design(dk=6, corr="ar1:0.5"),
+    "gram, equi": Design(dk=6, corr="equi:0.3"),
+    "scores, means": Design(dk=6, **MEANS),
+    "scores, qk": Design(dk=6, corr="qk:-0.4"),
+    "scores, qk and means": Design(dk=6, **MEANS, corr="qk:0.7"),
+    "scores, large d": Design(dk=300),
+}
+designs = pytest.mark.parametrize("design", DESIGNS.values(), ids=DESIGNS)
+GROUP = {6: 16, 3: 8}  # rows of a square group of the tile
+
+
+def drawn(work, seed=0):
+    """The vectors of block 0, in float64, and the rounding unit that the block handles them in."""
+    generator, design = rng.generator(seed, work.experiment, 0), work.design
+    q = scores.vectors(generator, design, design.query, work.vectors, work.fault)
+    k = scores.vectors(generator, design, design.key, work.vectors, work.fault)
+    return q.astype(np.float64), k.astype(np.float64), float(np.finfo(q.dtype).eps)
+
+
+def all_pairs(work, q, k):
+    """Every score of a block in a loop over pairs, and the sum of its absolute terms."""
+    design = work.design
+    kind, _, number = design.corr.partition(":")
+    rho = float(number) if kind == "qk" else 0.0
+    ratio = design.key.sigma / design.query.sigma
+    s, size = np.empty((2, work.vectors, work.vectors))
+    for i in range(work.vectors):
+        for j in range(work.vectors):
+            key = k[:, j]
+            terms = [q[:, i] * key]
+            if rho:
+                own = rho * ratio * (q[:, i] - design.query.mean)
+                rest = math.sqrt(1 - rho**2) * (key - design.key.mean)
+                terms = [q[:, i] * part for part in (own, rest, np.full(len(q), design.key.mean))]
+            s[i, j] = math.fsum(t for part in terms for t in part)
+            size[i, j] = sum(np.abs(part).sum() for part in terms)
+    return s - work.pivot, size + abs(work.pivot)
+
+
+def in_tile(work):
+    """Which pairs (i, j) the tile holds: square groups along the diagonal, or all."""
+    n = work.vectors
+    group = n if not work._gram else min(n, GROUP[work.design.dk])
+    i, j = np.indices((n, n)) // group
+    return (i == j) & (i < n // group)
+
+
+def powers(s, error):
+    """Sums of powers, and how far they may be off where every s is off by `error`."""
+    for power in (1, 2, 3, 4):
+        worst = ((np.abs(s) + error) ** power - np.abs(s) ** power).sum()
+        summing = 2.0**-52 * s.size * (np.abs(s) ** power).sum()
+        yield (s**power).sum(), worst + summing
+
+
+@designs
+def test_block_twin(design):
+    work = DotWork(design, 40)
+    q, k, eps = drawn(work)
+    s, size = all_pairs(work, q, k)
+    sums = work.block(rng.generator(0, work.experiment, 0))
+    error = (design.dk + 6) * eps * size  # d products, d sums, and what qk and the pivot add
+    assert sums["pairs"] == work.size == s.size
+
+    tile = s[in_tile(work)]
+    assert sums["tile"] == tile.size
+    for power, (right, off) in enumerate(powers(tile, error[in_tile(work)]), start=1):
+        assert sums[f"tile{power}"] == pytest.approx(right, abs=off)
+
+    right, off = next(iter(powers(s, error)))
+    gram = 2 * (work.vectors + design.dk) * eps * size.sum()  # sums of up to n rounded terms
+    assert sums["power1"] == pytest.approx(right, abs=off + gram)
+    gram = 2 * (work.vectors + design.dk) * eps * (size**2).sum()
+    assert sums["power2"] == pytest.approx((s**2).sum(), abs=gram)
+
+    own, off = np.diagonal(s), np.diagonal(error)  # pairs that share no vector
+    for i, size in enumerate((work.vectors // 16, work.vectors // 4, work.vectors)):
+        square, worst = np.mean(own[:size] ** 2), np.mean((np.abs(own) + off)[:size] ** 2)
+        allowed = 2 * (worst / square - 1) + 1e-12
+        assert sums["growth"][i] == pytest.approx(math.log(square), abs=allowed)
+    assert sums["growth"][3] == 1
+
+    counts, edges = sums["histogram"], work.grid.edges()
+    assert counts.sum() == tile.size
+    slack = error[in_tile(work)] + 2.0**-23 * np.abs(tile)  # the bins are found in float32
+    below = np.cumsum(counts)
+    for edge, count in zip(edges[1:], below, strict=True):
+        assert (tile + slack < edge).sum() <= count <= (tile - slack <= edge).sum()
+
+
+def test_float64_agrees_to_rounding():
+    """The tolerances above are worst cases: in float64 twin and block agree to 1e-12."""
+    for name in ("gram, float64", "scores, means", "scores, qk and means"):
+        work = DotWork(DESIGNS[name], 32)
+        q, k, _ = drawn(work)
+        s, _ = all_pairs(work, q, k)
+        tile = s[in_tile(work)]
+        sums = work.block(rng.generator(0, work.experiment, 0))
+        assert sums["power2"] == pytest.approx((s**2).sum(), rel=1e-12)
+        assert sums["power1"] == pytest.approx(s.sum(), abs=1e-12 * np.abs(s).sum())
+        assert sums["tile3"] == pytest.approx(
+            (tile**3).sum(), abs=1e-12 * (np.abs(tile) ** 3).sum()
+        )
+        assert sums["tile4"] == pytest.approx((tile**4).sum(), rel=1e-12)
+
+
+def test_a_lattice_is_counted_exactly():
+    """Rademacher scores are whole numbers, exact in every format."""
+    design = Design(dk=5, query=component("rademacher"), key=component("rademacher"))
+    work = DotWork(design, 24)
+    q, k, _ = drawn(work)
+    s = q.T @ k
+    tile = s[np.equal(*np.indices(s.shape) // 16) & (np.indices(s.shape)[0] < 16)]
+    sums = work.block(rng.generator(0, work.experiment, 0))
+    assert sums["power1"] == s.sum()
+    assert sums["power2"] == (s**2).sum()
+    assert [sums[f"tile{p}"] for p in (1, 2, 3, 4)] == [(tile**p).sum() for p in (1, 2, 3, 4)]
+    edges = work.grid.edges()
+    for value in (-5, -3, -1, 1, 3, 5):
+        i = np.searchsorted(edges, value, "right" if value > 0 else "left") - 1
+        assert sums["histogram"][i] == (tile == value).sum()
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 5, 16, 64, 256])
+@pytest.mark.parametrize("n", [1, 2, 8, 40, 300, 2048])
+def test_tile_scores_belong_to_pairs_of_their_own(d, n):
+    """Queries (i, 1, 0, …) and keys (1, n·j, 0, …) have the score i + n·j: it names the pair."""
+    if d == 1:
+        q, k = np.arange(1.0, n + 1)[None], np.full((1, n), 1.0)
+        tile = dot._tile(q, k)
+        assert set(tile.ravel()) <= set(q[0])
+        return
+    q, k = np.zeros((2, d, n))
+    q[:2] = np.arange(n), np.ones(n)
+    k[:2] = np.ones(n), n * np.arange(n)
+    tile = dot._tile(q, k)
+    j, i = np.divmod(tile, n)
+    groups, rows, columns = tile.shape
+    assert rows == columns
+    assert tile.size <= 1 << 16
+    assert len(np.unique(tile)) == tile.size
+    for group in range(groups):
+        for index in (i[group], j[group].T):
+            want = group * rows + np.arange(rows)
+            np.testing.assert_array_equal(index, np.tile(want[:, None], rows))
+    assert rows == min(n, 256, max(8, 2 ** math.ceil(math.log2(2 * d))))
+    assert groups == min(n // rows, (1 << 16) // rows**2)
+
+
+def test_blocks_of_one_vector():
+    work = DotWork(Design(dk=4), 1)
+    q, k, eps = drawn(work)
+    sums = work.block(rng.generator(0, work.experiment, 0))
+    assert sums["pairs"] == sums["tile"] == 1
+    assert sums["power1"] == pytest.approx(float((q * k).sum()), abs=16 * eps * np.abs(q * k).sum())
+
+
+def test_scores_may_all_be_zero():
+    """Two Rademacher components: half of the scores are 0, and the logarithm of 0 is no error."""
+    component_ = component("rademacher")
+    work = DotWork(Design(dk=2, query=component_, key=component_), 2)
+    growth = [work.block(rng.generator(0, work.experiment, b))["growth"][0] for b in range(20)]
+    assert set(growth) == {-math.inf, math.log(4)}
+
+
+@designs
+def test_a_fault_multiplies_scores_by_its_square(design):
+    """The same draws, every component 1.5 times as large; the pivot stays where it was."""
+    sums, wide = (
+        (work := DotWork(design, 32, fault)).block(rng.generator(0, work.experiment, 0))
+        for fault in (Fault(), Fault(sample_scale=1.5))
+    )
+    work = DotWork(design, 32)
+    q, k, eps = drawn(work)
+    s, size = all_pairs(work, q, k)
+    s = 2.25 * (s + work.pivot) - work.pivot
+    assert wide["pairs"] == sums["pairs"]
+    off = 10 * (32 + design.dk) * eps * (size**2).sum()
+    assert wide["power2"] == pytest.approx((s**2).sum(), abs=off)
+    assert wide["power1"] == pytest.approx(s.sum(), abs=10 * (32 + design.dk) * eps * size.sum())
+
+
+def test_the_experiment_names_what_shapes_the_draws():
+    work = DotWork(Design(dk=8), 32)
+    others = [
+        dataclasses.replace(work, vectors=64),
+        dataclasses.replace(work, stream="pilot"),
+        dataclasses.replace(work, design=Design(dk=9)),
+        dataclasses.replace(work, design=Design(dk=8, corr="ar1:0.5")),
+        dataclasses.replace(work, design=Design(dk=8, key=component(sigma=2.0))),
+    ]
+    assert len({work.experiment, *(other.experiment for other in others)}) == 6
+    assert dataclasses.replace(work, fault=Fault(sample_scale=2.0)).experiment == work.experiment
+
+
+GRAM = Design(dk=64)
+SCORES = Design(dk=64, key=component(mean=1.0))
+
+
+@pytest.mark.parametrize("dk", [1, 2, 7, 64, 256, 257, 16384])
+@pytest.mark.parametrize("design", [GRAM, SCORES, Design(dk=64, corr="qk:0.5")])
+def test_block_sizes(dk, design):
+    design = dataclasses.replace(design, dk=dk)
+    n = block_vectors(design)
+    assert n == 1 << (n.bit_length() - 1)
+    if not DotWork(design, n)._gram:  # n·n scores are held at once
+        assert n == 256
+    else:
+        assert 1 << 15 < n * dk <= 1 << 18
+    for pairs in (1, 4, 100, 10**4, 10**12):
+        small = block_vectors(design, pairs)
+        assert small == 1 << (small.bit_length() - 1) <= n
+        assert small**2 <= max(pairs, 4)
+        assert small == n or 4 * small**2 > pairs / 4
+
+
+@pytest.mark.parametrize("sigma", [1e-6, 1e-3, 1.0, 1e6])
+def test_the_grid_follows_the_scale(sigma):
+    design = Design(dk=16, query=component(sigma=sigma), key=component(sigma=sigma))
+    edges = DotWork(design, 2).grid.edges()
+    positive = edges[(edges > 0) & np.isfinite(edges)]
+    assert positive[0] <= sigma**2 * 2.0**-13
+    assert positive[-1] >= sigma**2 * 2.0**59
+    assert positive[0] > np.finfo(np.float32).tiny  # the bins are found in float32
+
+
+def test_cost_grows_with_the_work():
+    for design in (GRAM, SCORES):
+        costs = [DotWork(design, n).cost for n in (32, 64, 256, 1024)]
+        assert costs == sorted(costs)
+        assert costs[0] > 0

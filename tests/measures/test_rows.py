@@ -1,0 +1,210 @@
+"""Sums over softmax rows of a block, against explicit weights and Jacobians."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from sdpa_check import rng
+from sdpa_check.measures import rows, scores
+from sdpa_check.measures.rows import AVERAGED, NORMS, RowsShape, RowsWork
+from sdpa_check.records import Component, Design, Fault
+
+SHAPE = RowsShape(groups=2, queries=3, key_sets=4)
+MULTIPLIERS = (0.0, 0.02, 0.35, 1.0)
+FLOAT64 = {"key": Component(mean=0.25)}  # any mean asks for float64
+DESIGNS = {
+    "float32": Design(dk=8, keys=5),
+    "float64": Design(dk=8, keys=5, **FLOAT64),
+    "two keys": Design(dk=8, keys=2, **FLOAT64),
+    "many keys": Design(dk=8, keys=70, **FLOAT64),
+    "ar1": Design(dk=8, keys=5, corr="ar1:0.5", **FLOAT64),
+    "qk": Design(dk=8, keys=5, corr="qk:0.5", **FLOAT64),
+    "laplace": Design(dk=8, keys=5, query=Component(distribution="laplace", mean=0.1)),
+}
+designs = pytest.mark.parametrize("design", DESIGNS.values(), ids=DESIGNS)
+
+
+def generator(work, block=0):
+    return rng.generator(0, work.experiment, block)
+
+
+def raw_rows(work, slice_=10**6):
+    """The scores of every row of block 0: group by group, query by query, set by set."""
+    g, design, shape = generator(work), work.design, work.shape
+    found = []
+    for _ in range(shape.groups):
+        q = scores.vectors(g, design, design.query, shape.queries, work.fault)
+        total = shape.key_sets * design.keys
+        slices = [min(slice_, total - start) for start in range(0, total, slice_)]
+        k = [scores.vectors(g, design, design.key, n, work.fault) for n in slices]
+        s = scores.products(design, q, np.concatenate(k, axis=1), work.fault)
+        starts = range(0, total, design.keys)
+        found += [row[start : start + design.keys] for row in s for start in starts]
+    return np.array(found, np.float64)
+
+
+def naive(x):
+    """Statistics of one row from its weights and its Jacobian, as a textbook has them."""
+    weights = np.exp(x)
+    p = weights / weights.sum()
+    jacobian = np.diag(p) - np.outer(p, p)
+    entropy = -(p * np.log(p)).sum()
+    return {
+        "entropy": entropy,
+        "entropy_deficit": np.log(len(x)) - entropy,
+        "max_weight": p.max(),
+        "effective_keys": 1 / (p**2).sum(),
+        "saturated": float(p.max() > 0.99),
+        "sum_squares": (p**2).sum(),
+        "sum_squares_excess": len(x) * (p**2).sum() - 1,
+        "trace": np.trace(jacobian),
+        "frobenius": np.linalg.norm(jacobian),
+        "spectral": np.linalg.eigvalsh(jacobian).max(),
+        "inf_norm": np.abs(jacobian).sum(axis=1).max(),
+    }
+
+
+@designs
+def test_block_twin(design):
+    """The naive forms lose a few rounding units of 1, the block some that grow with the logits."""
+    work = RowsWork(design, MULTIPLIERS, SHAPE)
+    sums, raw = work.block(generator(work)), raw_rows(work)
+    eps = float(np.finfo(scores.precision(design)).eps)
+    assert sums["rows"] == len(raw) == work.size == SHAPE.rows == 24
+    for i, c in enumerate(MULTIPLIERS):
+        found = [naive(c * x) for x in raw]
+        tolerance = 8 * (eps * (2 + np.abs(c * raw).max()) + 4 * 2.0**-52)
+        right = np.array([sum(row[name] for row in found) for name in AVERAGED])
+        size = np.array([1, 1, 1, design.keys, 1, 1, design.keys, 1, 1, 1, 1])
+        assert (np.abs(sums[f"mean{i}"] - right) <= tolerance * size * len(raw)).all()
+        squares = np.array([sum(row[name] ** 2 for row in found) for name in NORMS])
+        assert (np.abs(sums[f"square{i}"] - squares) <= 2 * tolerance * len(raw)).all()
+
+
+def test_float64_agrees_to_rounding():
+    for name in ("float64", "many keys", "ar1", "qk", "laplace"):
+        work = RowsWork(DESIGNS[name], (0.35, 1.0), SHAPE)
+        sums, raw = work.block(generator(work)), raw_rows(work)
+        for i, c in enumerate(work.multipliers):
+            found = [naive(c * x) for x in raw]
+            right = [sum(row[name] for row in found) for name in AVERAGED]
+            np.testing.assert_allclose(sums[f"mean{i}"], right, rtol=1e-12, atol=1e-13)
+
+
+def test_saturated_rows_are_counted():
+    work = RowsWork(Design(dk=64, keys=2), (1.0, 0.01), RowsShape(2, 64, 4))
+    sums, raw = work.block(generator(work)), raw_rows(work)
+    gap = np.abs(raw[:, 0] - raw[:, 1])
+    assert (np.abs(gap - math.log(99)) > 1e-4).all()  # no row is too near to tell in float32
+    right = (gap > math.log(99)).sum()  # p₁ > 0.99 for two keys
+    assert 0 < right < len(raw)
+    assert [sums[f"mean{i}"][AVERAGED.index("saturated")] for i in (0, 1)] == [right, 0]
+
+
+def test_keys_drawn_in_slices_are_all_used(monkeypatch):
+    monkeypatch.setattr(rows, "_DRAW_ELEMENTS", 1)  # slices of 64, the least
+    work = RowsWork(Design(dk=8, keys=70, **FLOAT64), (0.35,), RowsShape(2, 2, 3))
+    sums, raw = work.block(generator(work)), raw_rows(work, slice_=64)
+    right = [sum(naive(0.35 * x)[name] for x in raw) for name in AVERAGED]
+    np.testing.assert_allclose(sums["mean0"], right, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("design", [DESIGNS["float32"], DESIGNS["float64"]])
+def test_a_scale_does_not_change_the_numbers_of_another(design):
+    shape = RowsShape(groups=2, queries=16, key_sets=4)
+
+    def measured(multipliers):
+        work = RowsWork(design, multipliers, shape)
+        work = work.with_grids(rng.generator(0, work.experiment, 99))
+        sums, i = work.block(generator(work)), multipliers.index(0.35)
+        names = [f"mean{i}", f"square{i}", *(f"histogram{i}.{norm}" for norm in NORMS)]
+        return [work.grids[i], *(sums[name].tolist() for name in names)]
+
+    alone = measured((0.35,))
+    assert measured((0.02, 0.35, 1.0, 30.0)) == alone
+    assert measured((-1.0, 0.35)) == alone
+
+
+@designs
+def test_histograms_count_the_norms_of_the_block(design):
+    work = RowsWork(design, (0.02, 0.35), RowsShape(groups=4, queries=16, key_sets=4))
+    gridded = work.with_grids(rng.generator(1, work.experiment, 0))
+    sums = gridded.block(generator(work))
+    assert not any(name.startswith("histogram") for name in work.block(generator(work)))
+    raw = raw_rows(work)
+    for i, c in enumerate(work.multipliers):
+        found = [naive(c * x) for x in raw]
+        for norm, grid in zip(NORMS, gridded.grids[i], strict=True):
+            counts, edges = sums[f"histogram{i}.{norm}"], grid.edges()
+            assert counts.sum() == len(raw)
+            values = np.array([row[norm] for row in found])
+            slack = 32 * np.finfo(scores.precision(design)).eps * (1 + np.abs(c * raw).max())
+            for edge, count in zip(edges[1:], np.cumsum(counts), strict=True):
+                assert (values + slack < edge).sum() <= count <= (values - slack <= edge).sum()
+
+
+def test_grids_come_from_the_law_and_not_from_the_block():
+    work = RowsWork(DESIGNS["float64"], (0.35,), RowsShape(4, 16, 4))
+    one, same, other = (work.with_grids(rng.generator(seed, "scout", 0)) for seed in (1, 1, 2))
+    assert one.grids == same.grids != other.grids
+    assert one.experiment == work.experiment
+
+
+@pytest.mark.parametrize("corr", ["none", "qk:0.5"])
+def test_a_fault_is_a_multiplier_that_is_too_large_by_its_square(corr):
+    design = Design(dk=8, keys=5, corr=corr, **FLOAT64)
+    faulty = RowsWork(design, (0.2,), SHAPE, fault=Fault(sample_scale=1.5))
+    right = RowsWork(design, (0.2 * 2.25,), SHAPE)
+    assert faulty.experiment == right.experiment
+    found, wanted = (work.block(generator(work)) for work in (faulty, right))
+    for name in wanted:
+        np.testing.assert_allclose(found[name], wanted[name], rtol=1e-12, atol=1e-13)
+
+
+def test_the_experiment_names_what_shapes_the_draws():
+    work = RowsWork(DESIGNS["float32"], (1.0,), SHAPE)
+    others = [
+        dataclasses.replace(work, stream="pilot"),
+        dataclasses.replace(work, shape=RowsShape(3, 2, 4)),
+        dataclasses.replace(work, design=Design(dk=8, keys=6)),
+        dataclasses.replace(work, design=Design(dk=9, keys=5)),
+    ]
+    assert len({work.experiment, *(other.experiment for other in others)}) == 5
+    assert dataclasses.replace(work, multipliers=(2.0,)).experiment == work.experiment
+
+
+def test_rows_need_keys():
+    work = RowsWork(Design(dk=8), (1.0,), SHAPE)
+    with pytest.raises(TypeError, match="keys"):
+        work.block(generator(work))
+
+
+KEYS = [2, 3, 16, 64, 1000, 1024, 2**14, 10**6]
+
+
+@pytest.mark.parametrize("dk", [1, 8, 16, 64, 1024, 16384])
+@pytest.mark.parametrize("keys", KEYS)
+def test_shapes(dk, keys):
+    whole = RowsShape.fitting(dk, keys)
+    assert whole.queries <= 256
+    assert whole.key_sets <= max(1, dk // 16)  # more would say little new
+    assert whole.rows >= 8
+    assert whole.queries * whole.key_sets * keys <= max(1 << 20, 8 * keys)  # scores of a group
+    assert whole.rows * keys <= max(1 << 20, 8 * keys)  # scores of a block
+    for wanted in (1, 2, 15, 16, 17, 100, 1000, 10**9):
+        shape = RowsShape.fitting(dk, keys, wanted)
+        assert min(shape.groups, shape.queries, shape.key_sets) >= 1
+        assert shape.rows <= min(wanted, whole.rows)
+        assert 3 * shape.rows >= min(wanted, whole.rows)
+
+
+def test_cost_grows_with_the_work():
+    design = Design(dk=64, keys=64)
+    by_scales = [RowsWork(design, (1.0,) * n, SHAPE).cost for n in (1, 2, 3)]
+    by_rows = [RowsWork(design, (1.0,), RowsShape(n, 64, 4)).cost for n in (1, 2, 3)]
+    assert by_scales == sorted(by_scales)
+    assert by_rows == sorted(by_rows)

@@ -1,0 +1,147 @@
+"""Scores of queries and keys: every pair has the law that its design asks for."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from sdpa_check.distributions import draw, parse_dependence
+from sdpa_check.measures import scores
+from sdpa_check.records import Component, Design, Fault
+
+NONE = Fault()
+EPS64 = 2.0**-52
+
+
+def component(name="gaussian", **kwargs):
+    return Component(distribution=name, **kwargs)
+
+
+PLAIN = Design(dk=5)
+MEANS = Design(
+    dk=5,
+    query=component(mean=0.5, sigma=2.0),
+    key=component("uniform", mean=-0.25, sigma=0.5),
+)
+AR1 = Design(dk=5, query=component(mean=0.1), key=component(mean=0.2), corr="ar1:0.5")
+
+
+@pytest.mark.parametrize(
+    ("design", "dtype"),
+    [
+        (PLAIN, np.float32),
+        (Design(dk=5, corr="qk:0.3"), np.float32),
+        (MEANS, np.float64),
+        (Design(dk=5, key=component(mean=1.0)), np.float64),
+        (Design(dk=5, key=component("cauchy")), np.float64),
+        (Design(dk=5, query=component("t", df=2)), np.float64),
+        (Design(dk=5, query=component("t", df=2.1)), np.float32),
+    ],
+)
+def test_precision(design, dtype):
+    assert scores.precision(design) is dtype
+    generator = np.random.default_rng(0)
+    assert scores.vectors(generator, design, design.query, 3, NONE).dtype == dtype
+
+
+@pytest.mark.parametrize("design", [PLAIN, MEANS, AR1, Design(dk=5, corr="equi:0.2")])
+def test_vectors_are_those_of_the_law(design):
+    found = scores.vectors(np.random.default_rng(1), design, design.query, 7, NONE)
+    right = draw(
+        np.random.default_rng(1),
+        design.query,
+        parse_dependence(design.corr),
+        dk=5,
+        n=7,
+        dtype=scores.precision(design),
+    )
+    np.testing.assert_array_equal(found, right)
+
+
+@pytest.mark.parametrize("design", [PLAIN, MEANS, AR1])
+def test_a_fault_widens_every_component(design):
+    right, wide = (
+        scores.vectors(np.random.default_rng(1), design, design.query, 7, fault)
+        for fault in (NONE, Fault(sample_scale=1.5))
+    )
+    np.testing.assert_array_equal(wide, right * np.float32(1.5))
+
+
+def pair_by_pair(design, q, k, rho):
+    """Every score from its own key, in a loop."""
+    mu_q, mu_k = design.query.mean, design.key.mean
+    ratio = design.key.sigma / design.query.sigma
+    out = np.empty((q.shape[1], k.shape[1]))
+    for i in range(q.shape[1]):
+        for j in range(k.shape[1]):
+            total = 0.0
+            for a in range(len(q)):
+                z = k[a, j] - mu_k
+                own = mu_k + rho * ratio * (q[a, i] - mu_q) + math.sqrt(1 - rho**2) * z
+                key = own if rho else k[a, j]
+                total += q[a, i] * key
+            out[i, j] = total
+    return out
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.3, -0.8, 1.0])
+@pytest.mark.parametrize("design", [PLAIN, MEANS])
+def test_products_twin(design, rho):
+    corr = f"qk:{rho}" if rho else "none"
+    design = Design(dk=5, query=design.query, key=design.key, corr=corr)
+    g = np.random.default_rng(2)
+    q = design.query.mean + design.query.sigma * g.standard_normal((5, 6))
+    k = design.key.mean + design.key.sigma * g.standard_normal((5, 4))
+    before = q.copy(), k.copy()
+    found = scores.products(design, q, k, NONE)
+    np.testing.assert_allclose(found, pair_by_pair(design, q, k, rho), rtol=1e-12, atol=1e-13)
+    np.testing.assert_array_equal(q, before[0])
+    np.testing.assert_array_equal(k, before[1])
+
+
+@pytest.mark.parametrize("corr", ["none", "qk:0.4"])
+@pytest.mark.parametrize("design", [PLAIN, MEANS])
+def test_a_fault_multiplies_every_score_by_its_square(design, corr):
+    """Means are widened too, also where ``qk`` takes them out and puts them back."""
+    design = Design(dk=5, query=design.query, key=design.key, corr=corr)
+    g = np.random.default_rng(3)
+    q, k = g.standard_normal((5, 6)), g.standard_normal((5, 4))
+    right = scores.products(design, q, k, NONE)
+    wide = scores.products(design, 1.5 * q, 1.5 * k, Fault(sample_scale=1.5))
+    np.testing.assert_allclose(wide, 2.25 * right, rtol=0, atol=64 * EPS64 * np.abs(right).max())
+
+
+@pytest.mark.parametrize(
+    ("design", "right"),
+    [
+        (PLAIN, 0.0),
+        (MEANS, 5 * 0.5 * -0.25),
+        (Design(dk=64, query=component(sigma=2.0), corr="qk:0.3"), 64 * 0.3 * 2),
+        (Design(dk=64, query=component(mean=0.5), key=component(mean=0.2), corr="ar1:0.9"), 6.4),
+    ],
+)
+def test_pivot_is_the_mean(design, right):
+    assert scores.pivot(design) == pytest.approx(right, rel=4 * EPS64)
+
+
+def test_qk_pairs_have_the_joint_law():
+    """Correlation ρ and variances of q_a and k_a within each pair, over n independent pairs.
+
+    The sample correlation has the standard error (1 − ρ²)/√n and a sample variance √(2/n) of the
+    variance: 5.5 standard errors, a false-alarm rate of 4e-8 each; the seed is fixed. The key of a
+    pair shows in its scores with unit queries.
+    """
+    n, rho = 20_000, 0.6
+    design = Design(dk=1, query=component(sigma=2.0), key=component(sigma=3.0), corr=f"qk:{rho}")
+    generator = np.random.default_rng(4)
+    q = scores.vectors(generator, design, design.query, n, NONE)
+    z = scores.vectors(generator, design, design.key, n, NONE)
+    s = np.concatenate(
+        [scores.products(design, q[:, [i]], z[:, [i]], NONE).ravel() for i in range(n)]
+    )
+    q, k = q.ravel().astype(float), s.astype(float) / q.ravel()
+    assert abs(np.corrcoef(q, k)[0, 1] - rho) < 5.5 * (1 - rho**2) / math.sqrt(n)
+    assert abs(np.var(q) / 4 - 1) < 5.5 * math.sqrt(2 / n)
+    assert abs(np.var(k) / 9 - 1) < 5.5 * math.sqrt(2 / n)
