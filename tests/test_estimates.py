@@ -8,9 +8,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sdpa_check import estimates
+from sdpa_check import engine, estimates, rng
 from sdpa_check.engine import Replicates
 from sdpa_check.histogram import LogGrid
+from sdpa_check.logits import scaling
+from sdpa_check.measures.dot import DotWork
+from sdpa_check.measures.rows import RowsShape, RowsWork
+from sdpa_check.quantities import Case, Sample, quantity
+from sdpa_check.records import Component, Design
+from sdpa_check.theory.law import DotLaw
 
 FALSE_ALARM = 1e-6  # of every statistical comparison below; all seeds are fixed
 Z = stats.norm.isf(FALSE_ALARM / 2)
@@ -237,3 +243,68 @@ def test_quantile_error_is_the_spread_over_repetitions(cluster, levels, weights,
         squares.append(found.se**2)
     ratio_ = np.mean(squares) / np.var(values, ddof=1)
     assert abs(ratio_ - 1) < Z * math.sqrt(2 / repetitions) + 0.05
+
+
+# -- Calibration: small runs over many fixed seeds, against exact values. --
+# `benchmarks/coverage.py` does the same with more laws, more seeds and a table.
+
+RUNS, BLOCKS = 250, 40
+LAPLACE = Component(distribution="laplace")
+DOT_WORKS = {
+    "gaussian": DotWork(Design(dk=16), 32),
+    "laplace": DotWork(Design(dk=64, query=LAPLACE, key=LAPLACE), 32),
+}
+MOMENTS = ("dot.mean", "dot.variance", "dot.std", "dot.excess_kurtosis", "dot.iqr")
+
+
+def intervals(work, multiplier, asked):
+    """(value, se, lo, hi) of every (name, case) asked, shape (RUNS, asked, 4)."""
+    found = []
+    for seed in range(RUNS):
+        merged = engine.run(work, seed=seed, blocks=BLOCKS, jobs=1)
+        sample = Sample(work=work, replicates=merged, multiplier=multiplier)
+        each = [quantity(name).estimate(case, (sample,)) for name, case in asked]
+        found.append([(e.value, e.se, e.lo, e.hi) for e in each])
+    return np.array(found)
+
+
+def assert_calibrated(name, right, runs):
+    """Coverage of the 95 % interval, and the size of the error bar, over independent runs.
+
+    A true coverage of 93 to 97 % is allowed; the count of RUNS is binomial around it. The spread of
+    the values has the relative error √((κ − 1)/(4 RUNS)), with κ ≤ 5 for what is measured here, and
+    an interval for that is only as narrow as this. False-alarm rate below 1e-6 each.
+    """
+    value, se, lo, hi = runs.T
+    held = int(np.sum((lo <= right) & (right <= hi)))
+    assert held >= stats.binom.ppf(FALSE_ALARM, RUNS, 0.93), f"{name}: {held} of {RUNS}"
+    assert held <= stats.binom.isf(FALSE_ALARM, RUNS, 0.97), f"{name}: {held} of {RUNS}"
+    ratio_ = math.sqrt(np.mean(se**2)) / value.std(ddof=1)
+    assert abs(ratio_ - 1) < 0.03 + Z / math.sqrt(RUNS), f"{name}: se/sd = {ratio_:.3f}"
+
+
+@pytest.mark.parametrize("law", DOT_WORKS)
+def test_intervals_of_dot_products_hold_the_truth(law):
+    work = DOT_WORKS[law]
+    asked = [(name, Case(designs=(work.design,))) for name in MOMENTS]
+    found = intervals(work, 1.0, asked)
+    for i, (name, case) in enumerate(asked):
+        assert_calibrated(name, quantity(name).predict(case).value, found[:, i])
+
+
+@pytest.mark.parametrize("scale", ["none", "sqrt"])
+def test_intervals_of_rows_hold_the_truth(scale):
+    """With two keys ‖J‖_F = 2p(1 − p) falls in |Δ|, Δ = c q·(k₁ − k₂): its median is exact too."""
+    design, rule = Design(dk=16, keys=2), scaling.parse(scale)
+    c = rule.multiplier(16)
+    case = Case(designs=(design,), scale=rule)
+    work = RowsWork(design, (c,), RowsShape(groups=1, queries=16, key_sets=4))
+    work = work.with_grids(rng.generator(0, "grids", 0))
+    asked = [("softmax.entropy", case), ("softmax.sum_squares", case), ("jacobian.frobenius", case)]
+    right = [quantity(name).predict(case).value for name, _ in asked]
+    asked.append(("jacobian.frobenius", Case(designs=(design,), scale=rule, statistic="median")))
+    gap = math.sqrt(2) * c * DotLaw(design).quantile(0.75)
+    right.append(0.5 / math.cosh(gap / 2) ** 2)
+    found = intervals(work, c, asked)
+    for i, (name, one) in enumerate(asked):
+        assert_calibrated(f"{name} {one.statistic}", right[i], found[:, i])

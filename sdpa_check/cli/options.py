@@ -31,13 +31,15 @@ def _config(context: typer.Context, value: Path | None) -> Path | None:
         raise InputError("--config", str(value), f"a readable file ({error.strerror})") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError("--config", str(value), f"a TOML file ({error})") from error
-    names = {p.name for p in context.command.params if p.name is not None} - {"config", "debug"}
+    params = {p.name: p for p in context.command.params if p.name not in (None, "config", "debug")}
     defaults: dict[str, Any] = {}
     for key, entry in table.items():
         name = key.replace("-", "_")
-        if name not in names:
-            raise unknown_name(f"--config {value}", key, names)
-        defaults[name] = _as_option(f"--config {value}: {key}", entry)
+        if name not in params:
+            raise unknown_name(f"--config {value}", key, filter(None, params))
+        option = _as_option(f"--config {value}: {key}", entry)
+        several = getattr(params[name], "multiple", False) and not isinstance(option, list)
+        defaults[name] = [str(option)] if several else option
     context.default_map = {**(context.default_map or {}), **defaults}
     return value
 

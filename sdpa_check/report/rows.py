@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 ABSENT = "—"
 """What stands in a cell that has no number."""
 
+_MOST = 12  # significant digits; a smaller error is one of rounding, and more digits binary noise
+
 _DERIVED = ("multiplier",)  # follows from scale and dk, which stand beside it
 
 # Characters that steer a terminal, reorder text or have no place in XML; a record may come from
@@ -55,13 +57,32 @@ def rounded(value: float, se: float | None) -> str:
     """
     if se is None or math.isnan(se):
         return number(value)
-    if not (math.isfinite(value) and math.isfinite(se) and se > 0):
+    if not _can_round(value, se):
         return f"{number(value)} ± {number(se)}"
-    if _digits(value, se) > 12:
-        # So small an error is a rounding error; digits beyond these would be binary noise.
-        return f"{number(value, 12)} ± {number(se, 2)}"
+    if _digits(value, se) > _MOST:
+        return f"{number(value, _MOST)} ± {number(se, 2)}"
     (shown, error), exponent = _aligned([value, se], _last_place(se))
     return f"({shown} ± {error})e{exponent}" if exponent else f"{shown} ± {error}"
+
+
+def concise(estimate: Estimate | None) -> str:
+    """A measured number with its error in units of the last digit: ``63.982(31)``.
+
+    ``1.421(31)e-22`` where plain notation would be long. Where there is no such error the text is
+    that of the column ``measured``.
+    """
+    if estimate is None or estimate.se is None or not _can_round(estimate.value, estimate.se):
+        return _measured(estimate)
+    if _digits(estimate.value, estimate.se) > _MOST:
+        return _measured(estimate)
+    place = _last_place(estimate.se)
+    (shown, error), exponent = _aligned([estimate.value, estimate.se], place)
+    digits = error.replace(".", "").lstrip("0")
+    return f"{shown}({digits})e{exponent}" if exponent else f"{shown}({digits})"
+
+
+def _can_round(value: float, se: float) -> bool:
+    return math.isfinite(value) and math.isfinite(se) and se > 0
 
 
 def interval(value: float, lo: float, hi: float) -> str:
@@ -70,7 +91,7 @@ def interval(value: float, lo: float, hi: float) -> str:
     ``0.674 [0.661, 0.689]``
     """
     half = (hi - lo) / 2
-    if not (math.isfinite(half) and half > 0) or _digits(max(abs(lo), abs(hi)), half) > 12:
+    if not _can_round(value, half) or _digits(max(abs(lo), abs(hi)), half) > _MOST:
         return f"{number(value)} [{number(lo)}, {number(hi)}]"
     (shown, low, high), exponent = _aligned([value, lo, hi], _last_place(half))
     return f"({shown} [{low}, {high}])e{exponent}" if exponent else f"{shown} [{low}, {high}]"
@@ -107,7 +128,7 @@ def param(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float):
-        return number(value, 12)
+        return number(value, _MOST)
     if isinstance(value, list | tuple):
         items = [param(item) for item in value]
         if len(items) > 8:
@@ -180,28 +201,29 @@ def cells(row: Row, shown: Collection[str] | None = None) -> dict[str, str]:
     }
 
 
-def run_cells(run: Run) -> list[dict[str, str]]:
-    """The cells of every row, with the parameters that differ named beside the quantity.
+def run_cells(run: Run, some: Sequence[Row] | None = None) -> list[dict[str, str]]:
+    """The cells of all rows or of `some`, with the parameters that differ named in ``check``.
 
     Claims go by their id, and so does everything where two rows would read alike.
     """
     shown = varying_params(run.rows)
-    table = [cells(row, shown) for row in run.rows]
-    if _by_id(run):
-        for row, each in zip(run.rows, table, strict=True):
+    chosen = run.rows if some is None else some
+    table = [cells(row, shown) for row in chosen]
+    if by_id(run):
+        for row, each in zip(chosen, table, strict=True):
             each["check"] = f"{plain(row.id)}: {each['check']}"
     return table
 
 
-def grouped_cells(run: Run) -> list[dict[str, str]]:
+def grouped_cells(run: Run, some: Sequence[Row]) -> list[dict[str, str]]:
     """`run_cells` with one more cell, ``group``: parameters that neighbouring rows share.
 
     They are then no longer named in ``check``. The group is empty where it would not spare lines.
     """
-    table = run_cells(run)
-    lifted = () if _by_id(run) else _slow_params(run.rows)
+    table = run_cells(run, some)
+    lifted = () if by_id(run) else _slow_params(some)
     own = set(varying_params(run.rows)).difference(lifted)
-    for row, each in zip(run.rows, table, strict=True):
+    for row, each in zip(some, table, strict=True):
         every = params(row.params)
         each["group"] = assignments({key: every[key] for key in lifted})
         if lifted:
@@ -225,7 +247,8 @@ def _slow_params(some: Sequence[Row]) -> tuple[str, ...]:
     return tuple(key for key in design if key in lifted)
 
 
-def _by_id(run: Run) -> bool:
+def by_id(run: Run) -> bool:
+    """Whether checks are named by their id beside the quantity."""
     shown = varying_params(run.rows)
     alike = len({_check(row, shown) for row in run.rows}) < len(run.rows)
     return alike or run.command == "verify"
@@ -255,7 +278,7 @@ def _predicted(prediction: Prediction, estimate: Estimate | None) -> str:
     digits, se = 6, estimate.se if estimate else None
     if se and math.isfinite(se):
         # As many digits as the measurement has, so that a reader can compare the two.
-        digits = min(12, max(digits, _digits(prediction.value, se)))
+        digits = min(_MOST, max(digits, _digits(prediction.value, se)))
     sign = "≈ " if prediction.kind == "limit" else ""
     return f"{sign}{number(prediction.value, digits)} ({prediction.kind})"
 
@@ -281,7 +304,13 @@ def _verdict(row: Row) -> str:
 
 
 def _reason(row: Row) -> str:
-    reason, withheld = plain(row.reason), plain(row.estimate.withheld if row.estimate else "")
-    if not withheld or withheld in reason:
+    reason, without = plain(row.reason), withheld(row)
+    if not without or plain(row.estimate.withheld if row.estimate else "") in reason:
         return reason
-    return f"{reason}; error bar {withheld}" if reason else f"error bar {withheld}"
+    return f"{reason}; {without}" if reason else without
+
+
+def withheld(row: Row) -> str:
+    """Why a row has no error bar: ``error bar not available (…)``; empty where it has one."""
+    text = plain(row.estimate.withheld) if row.estimate else ""
+    return f"error bar {text}" if text else ""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 from sdpa_check.records import Outcome
-from sdpa_check.report import rows, summary
+from sdpa_check.report import measured, rows, summary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,8 +42,9 @@ _OUTCOME_STYLES = {0: "bold green", 3: "bold red", 4: "bold yellow"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Layout:
-    """The cells of all columns, and the width and header of each column that is shown."""
+    """The rows, their cells, and the width and header of each column that is shown."""
 
+    rows: Sequence[Row]
     cells: Sequence[Mapping[str, str]]
     widths: Mapping[str, int]
     headers: Mapping[str, str]
@@ -95,19 +96,20 @@ def render(run: Run, *, width: int, color: bool) -> str:
         emoji=False,
         highlight=False,
     )
-    shared = rows.assignments(summary.common(run))
     prose = min(width, _PROSE)
-    _write(console, f"{rows.plain(run.command)}  {shared}", prose, style="bold", hang=_INDENT)
+    _write(console, summary.title(run), prose, style="bold", hang=_INDENT)
     console.print()
-    if run.rows:
-        console.print(_table(run, layout))
+    if layout.rows:
+        console.print(_table(layout))
         console.print()
+    _measured_only(console, run, width)
     _footer(console, run, prose, z="z" in layout.widths)
     return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
 
 
 def _layout(run: Run, width: int) -> _Layout:
-    cells = rows.grouped_cells(run)
+    own, _ = measured.partition(run)
+    cells = rows.grouped_cells(run, own)
     headers = {name: name for name in _COLUMNS}
     kinds = {each["predicted"].partition(" (")[2] for each in cells} - {""}
     for each in cells:
@@ -117,7 +119,7 @@ def _layout(run: Run, width: int) -> _Layout:
             each["predicted"] = each["predicted"].partition(" (")[0]
     if len(kinds) == 1:
         headers["predicted"] = f"predicted\n({kinds.pop()}"
-    return _Layout(cells=cells, widths=_widths(cells, width), headers=headers)
+    return _Layout(rows=own, cells=cells, widths=_widths(cells, width), headers=headers)
 
 
 def _widths(cells: Sequence[Mapping[str, str]], width: int) -> dict[str, int]:
@@ -147,7 +149,7 @@ def _total(widths: Mapping[str, int]) -> int:
     return sum(widths.values()) + _GAP * (len(widths) - 1)
 
 
-def _table(run: Run, layout: _Layout) -> Table:
+def _table(layout: _Layout) -> Table:
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -170,10 +172,8 @@ def _table(run: Run, layout: _Layout) -> Table:
         )
     columns = {name: _column(layout, name) for name in layout.widths}
     group = ""
-    for index, row in enumerate(run.rows):
+    for index, row in enumerate(layout.rows):
         if layout.cells[index]["group"] != group:
-            if group and not layout.tall:
-                table.add_row()
             group = layout.cells[index]["group"]
             table.add_row(Text(group, "bold"))
         styles = {"verdict": _style(row)}
@@ -227,9 +227,23 @@ def _style(row: Row) -> str:
     return "cyan" if row.verdict in (Outcome.UNDEFINED, Outcome.NOT_RUN) else "green"
 
 
+def _measured_only(console: Console, run: Run, width: int) -> None:
+    """The numbers without a prediction, grid by grid; numbers are never cut here either."""
+    from rich.text import Text
+
+    shown = [piece for grid in measured.grids(run) for piece in measured.fitted(grid, width)]
+    if shown:
+        title = measured.title(run, shown)
+        _write(console, title, min(width, _PROSE), style="bold", hang=_INDENT)
+    for grid in shown:
+        for text, heading in measured.lines(grid):
+            console.print(Text(text, "bold" if heading else ""), soft_wrap=True)
+        console.print()
+
+
 def _footer(console: Console, run: Run, width: int, *, z: bool) -> None:
     style = _OUTCOME_STYLES.get(run.exit_code, "bold")
-    _write(console, summary.outcome_line(run), width, style=style)
+    _write(console, summary.verdict_line(run), width, style=style)
     _write(console, summary.sampling_line(run, z=z), width, style="dim")
     for note in run.notes:
         console.print()

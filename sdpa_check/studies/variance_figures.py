@@ -1,29 +1,41 @@
-"""The figures of `variance`: the histogram of q·k, and its scale against d_k."""
+"""The figures of `variance`: histograms of q·k, its scale against d_k, and its tails."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from sdpa_check.errors import InputError
 from sdpa_check.quantities import Case
+from sdpa_check.quantities.sweeps import slope_weights
+from sdpa_check.records import Component, Design
 from sdpa_check.report.figures import Figure, Panel, Series, values
 from sdpa_check.studies.sweep import series, sweep
 from sdpa_check.theory import moments
 from sdpa_check.theory.law import DotLaw
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from sdpa_check.measures.dot import DotWork
     from sdpa_check.quantities import Sample
-    from sdpa_check.records import Component, Design, Row
+    from sdpa_check.records import Row
     from sdpa_check.studies.study import Study
 
 SHOWN = (8, 64, 512)
 """The d_k whose histograms are always drawn, beside those that were asked for."""
+
+REFERENCES = (
+    Component(),
+    Component(distribution="t", df=3.0),
+    Component(distribution="cauchy"),
+)
+"""Laws that are always drawn beside the one that was asked for."""
 
 _SWEEP = (1, 4, 16, 64, 256, 1024)
 _SAMPLES = 1 << 22
@@ -32,28 +44,42 @@ _MOST_PANELS = 6
 
 
 def figures(study: Study) -> dict[str, Figure]:
-    """Name → figure. Both come from a sweep of their own, at 4 million dot products per d_k."""
-    asked = [row.params["dk"] for row in study.run.rows if isinstance(row.params["dk"], int)]
-    shown = sorted({*SHOWN, *asked}) if len(set(asked)) <= _MOST_PANELS - 3 else sorted(set(asked))
-    shown = shown[:_MOST_PANELS]
-    designs = study.inputs.designs(sorted({*_SWEEP, *shown, *asked}))
-    finite = moments.dot_std(designs[0]).value is not None
-    name = "dot.std" if finite else "dot.iqr"
-    cases = [(name, Case(designs=(design,))) for design in designs]
-    rows, samples = sweep(study.inputs, cases, _SAMPLES)
-    panels = [
-        _histogram(design, samples["dot", design]) for design in designs if design.dk in shown
-    ]
-    law = _law_text(designs[0])
-    return {
-        "histogram": Figure(
-            title=f"Distribution of q·k, {law}",
-            panels=tuple(panels),
-            columns=3,
-            caption="Steps: measured density. Curve: exact density.",
-        ),
-        "scale": _scale(rows, designs[0], law, "std" if finite else "IQR"),
-    }
+    """Name → figure, each from a sweep of its own at up to 4 million dot products per design."""
+    asked = list(dict.fromkeys(r.params["dk"] for r in study.run.rows if "level" not in r.params))
+    dks = [dk for dk in asked if isinstance(dk, int)]
+    found = {"histogram": _histograms(study, dks), "scale": _scale(study, dks)}
+    own = study.inputs.designs(dks[0])[0]
+    if own.corr == "none" and not own.query.mean and not own.key.mean:
+        found["tails"] = _tails(study, dks[0])
+    return found
+
+
+def law_text(design: Design) -> str:
+    """The laws of a design in words, for titles and legends."""
+
+    def one(component: Component) -> str:
+        text = component.distribution
+        if component.df is not None:
+            text += f"({component.df:g})" + (", unit variance" if component.standardize else "")
+        text += f", σ = {component.sigma:g}" if component.sigma != 1 else ""
+        return text + (f", mean {component.mean:g}" if component.mean else "")
+
+    q, k = one(design.query), one(design.key)
+    law = q if q == k else f"q {q}; k {k}"
+    return law + ("" if design.corr == "none" else f", {design.corr}")
+
+
+def _histograms(study: Study, dks: list[int]) -> Figure:
+    shown = sorted({*SHOWN, *dks}) if len(dks) <= _MOST_PANELS - len(SHOWN) else sorted(dks)
+    designs = study.inputs.designs(shown[:_MOST_PANELS])
+    cases = [("dot.iqr", Case(designs=(design,))) for design in designs]
+    _, samples = sweep(study.inputs, cases, _SAMPLES)
+    return Figure(
+        title=f"Distribution of q·k, {law_text(designs[0])} components",
+        panels=tuple(_histogram(design, samples["dot", design]) for design in designs),
+        columns=3,
+        caption="Steps: measured density. Curve: exact density.",
+    )
 
 
 def _histogram(design: Design, sample: Sample) -> Panel:
@@ -64,12 +90,7 @@ def _histogram(design: Design, sample: Sample) -> Panel:
     edges = np.linspace(-half, half, _BINS + 1)
     density = _density(work, sample, edges)
     drawn = [
-        Series(
-            label="measured",
-            kind="steps",
-            x=values(edges + work.pivot),
-            y=values(density),
-        )
+        Series(label="measured", kind="steps", x=values(edges + work.pivot), y=values(density))
     ]
     if law is not None:
         # an even number of points, so that none is the centre, where a density may be infinite
@@ -103,37 +124,112 @@ def _exact(design: Design) -> DotLaw | None:
         return None
 
 
-def _scale(rows: list[Row], design: Design, law: str, what: str) -> Figure:
-    xs = sorted(row.params["dk"] for row in rows)
-    unit = design.query.sigma * design.key.sigma
-    guide = Series(
-        label="σ_q σ_k √d_k",
-        kind="guide",
-        x=values(xs),
-        y=values([unit * math.sqrt(x) for x in xs]),
-    )
-    panel = Panel(
-        xlabel="d_k (components)",
-        ylabel=f"{what} of q·k",
-        xscale="log2",
-        yscale="log",
-        series=(*series("measured, on the exact curve", rows, "dk"), guide),
+def _laws(study: Study, dk: int) -> list[Design]:
+    """The design that was asked for, and those of the reference laws that differ from it."""
+    own = study.inputs.designs(dk)[0]
+    others = [Design(dk=dk, query=law, key=law) for law in REFERENCES]
+    return [own, *(design for design in others if design != own)]
+
+
+def _scale(study: Study, dks: list[int]) -> Figure:
+    """Std, where there is one, and IQR against d_k; the IQR by law, its exponent in the legend."""
+    xs = sorted({*_SWEEP, *dks})
+    drawn: dict[str, list[Series]] = {"dot.std": [], "dot.iqr": []}
+    for number, law in enumerate(_laws(study, xs[0])):
+        finite = moments.dot_std(law).value is not None
+        names = ["dot.iqr", "dot.std"] if number == 0 and finite else ["dot.iqr"]
+        cases = [(name, Case(designs=(replace(law, dk=dk),))) for dk in xs for name in names]
+        rows, _ = sweep(study.inputs, cases, _SAMPLES // 16)
+        label = f"{law_text(law)}: {_exponents([r for r in rows if r.quantity == 'dot.iqr'])}"
+        for name in names:
+            drawn[name] += series(label, [row for row in rows if row.quantity == name], "dk")
+    titles = {"dot.std": "std of q·k", "dot.iqr": "interquartile range of q·k"}
+    panels = tuple(
+        Panel(
+            xlabel="d_k (components)",
+            ylabel=titles[name],
+            xscale="log2",
+            yscale="log",
+            series=(*found, _guide(found[0])),
+        )
+        for name, found in drawn.items()
+        if found
     )
     return Figure(
-        title=f"Scale of q·k against d_k, {law}",
-        panels=(panel,),
-        caption="Points: measured, with 95 % intervals. Line: exact.",
+        title="Scale of q·k against d_k",
+        panels=panels,
+        columns=2,
+        caption="Points: measured, with 95 % intervals. Lines: exact. Exponents: slope of ln IQR "
+        f"on ln d_k from {xs[0]} to {xs[-1]}.",
     )
 
 
-def _law_text(design: Design) -> str:
-    def one(component: Component) -> str:
-        text = component.distribution
-        if component.df is not None:
-            text += f"({component.df:g}{', standardized' if component.standardize else ''})"
-        text += f", σ = {component.sigma:g}"
-        return text + (f", mean {component.mean:g}" if component.mean else "")
+def _guide(first: Series) -> Series:
+    """The line ∝ √d_k through the last point of a series."""
+    x, y = first.x[-1] or 1.0, first.y[-1] or 1.0
+    line = [y * math.sqrt((at or 1.0) / x) for at in first.x]
+    return Series(label="∝ √d_k", kind="guide", x=first.x, y=values(line))
 
-    q, k = one(design.query), one(design.key)
-    law = f"{q} components" if q == k else f"q {q}; k {k}"
-    return law + ("" if design.corr == "none" else f", correlation {design.corr}")
+
+def _exponents(rows: Sequence[Row]) -> str:
+    weights = slope_weights(tuple(math.log(row.params["dk"]) for row in rows))
+
+    def slope(numbers: Sequence[float]) -> float:
+        return math.fsum(w * math.log(v) for w, v in zip(weights, numbers, strict=True))
+
+    fitted = slope([row.estimate.value for row in rows if row.estimate])
+    exact = [row.prediction.value for row in rows if row.prediction.value]
+    return f"exponent {fitted:.3f}" + (f", exact {slope(exact):.3f}" if len(exact) > 1 else "")
+
+
+def _tails(study: Study, dk: int) -> Figure:
+    """P(|q·k| > z), measured and exact, on two log axes."""
+    drawn: list[Series] = []
+    for design in _laws(study, dk):
+        _, samples = sweep(study.inputs, [("dot.iqr", Case(designs=(design,)))], _SAMPLES)
+        drawn += _survival(design, samples["dot", design])
+    panel = Panel(
+        xlabel="z",
+        ylabel="P(|q·k| > z)",
+        xscale="log",
+        yscale="log",
+        ylim=(1e-6, 1.5),
+        series=tuple(drawn),
+    )
+    return Figure(
+        title=f"Tails of q·k at d_k = {dk}",
+        panels=(panel,),
+        caption="Points: measured, with 95 % intervals. Lines: exact.",
+    )
+
+
+def _survival(design: Design, sample: Sample) -> list[Series]:
+    """Measured P(|s| > z) at one z per half octave, on its exact curve."""
+    grid = cast("DotWork", sample.work).grid
+    counts = sample.replicates.sums["histogram"]
+    sizes = counts[:, grid.magnitudes :] + counts[:, : grid.magnitudes][:, ::-1]
+    above = np.cumsum(sizes[:, ::-1], axis=1)[:, ::-1] / sizes.sum(axis=1, keepdims=True)
+    edges = grid.edges()[grid.magnitudes :]
+    step = 1 << (grid.bits - 1)
+    chosen = np.arange(1, grid.inner + 1, step)
+    mean, error = above[:, chosen].mean(axis=0), above[:, chosen].std(axis=0, ddof=1)
+    half = 2 * error / math.sqrt(len(above))
+    z = edges[chosen]
+    kept = (mean > 2e-6) & (mean < 0.95)
+    label = law_text(design)
+    points = Series(
+        label=label,
+        kind="points",
+        x=values(z[kept]),
+        y=values(mean[kept]),
+        lo=values((mean - half)[kept]),
+        hi=values((mean + half)[kept]),
+    )
+    law = _exact(design)
+    if law is None or not kept.any():
+        return [points]
+    x = np.geomspace(z[kept][0], z[kept][-1], 200)
+    return [
+        Series(label=label, kind="curve", x=values(x), y=values(2 * law.survival(x))),
+        points,
+    ]
