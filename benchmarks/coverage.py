@@ -1,7 +1,7 @@
 """How often the 95 % interval holds the truth, and how often a true prediction is refuted.
 
-Every run of a small experiment is repeated over many seeds, and each of its intervals is held against
-the exact value. Prints Markdown tables; `docs/calibration.md` explains them and holds a copy.
+A small experiment is repeated over many seeds, and each of its intervals is held against the exact
+value. Prints Markdown tables; `docs/calibration.md` explains them and holds a copy.
 
     python benchmarks/coverage.py [--seeds 1000] [--jobs 2]
 """
@@ -16,24 +16,32 @@ import time
 from collections import defaultdict
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from itertools import chain
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import numpy as np  # noqa: E402 - after the environment is set
+import numpy as np
 
-from sdpa_check import engine, rng  # noqa: E402
-from sdpa_check.logits import scaling  # noqa: E402
-from sdpa_check.measures.dot import DotWork  # noqa: E402
-from sdpa_check.measures.rows import RowsShape, RowsWork  # noqa: E402
-from sdpa_check.quantities import Case, Sample, quantity  # noqa: E402
-from sdpa_check.records import Component, Design, Outcome, Prediction  # noqa: E402
-from sdpa_check.theory.law import DotLaw  # noqa: E402
-from sdpa_check.verdict import judge  # noqa: E402
+from sdpa_check import engine, rng
+from sdpa_check.logits import scaling
+from sdpa_check.measures.dot import DotWork
+from sdpa_check.measures.rows import RowsShape, RowsWork
+from sdpa_check.quantities import Case, Sample, quantity
+from sdpa_check.records import Component, Design, Outcome, Prediction
+from sdpa_check.theory.law import DotLaw
+from sdpa_check.verdict import judge
 
 BLOCKS = 64
 CHUNK = 25  # seeds to a task
 ALPHAS = (0.05, 0.01)
-DOT = ("dot.mean", "dot.variance", "dot.std", "dot.excess_kurtosis", "dot.iqr")
+DOT = (
+    "dot.mean",
+    "dot.variance",
+    "dot.std",
+    "dot.excess_kurtosis",
+    "dot.iqr",
+    "dot.normal_distance",
+)
 ROWS = (
     ("softmax.entropy", None),
     ("softmax.sum_squares", None),
@@ -142,15 +150,17 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1000)
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
-    started, work = time.perf_counter(), experiments()
+    started = time.perf_counter()
+    seeds = range(options.seeds)
+    chunks = [seeds[i : i + CHUNK] for i in range(0, len(seeds), CHUNK)]
     with ProcessPoolExecutor(options.jobs) as pool:
         tasks = []
-        for experiment in work:
+        for experiment in experiments():
             known = {i: truth(*check) for i, check in enumerate(experiment.checks)}
             truths = {i: value for i, value in known.items() if value is not None}
-            chunks = [range(s, min(s + CHUNK, options.seeds)) for s in range(0, options.seeds, CHUNK)]
-            tasks.append((experiment, truths, pool.map(partial(repeat, experiment, truths), chunks)))
-        finished = [(e, truths, [run for runs in results for run in runs]) for e, truths, results in tasks]
+            runs = pool.map(partial(repeat, experiment, truths), chunks)
+            tasks.append((experiment, truths, runs))
+        finished = [(one, truths, list(chain(*runs))) for one, truths, runs in tasks]
     print(f"{options.seeds} seeds, {BLOCKS} blocks each, {time.perf_counter() - started:.0f} s.\n")
     print("| experiment | quantity | coverage % | too low % | too high % | se/sd | bias/sd |")
     print("|---|---|---|---|---|---|---|")

@@ -13,6 +13,7 @@ SCHEMA = "sdpa-check/run/1"
 """Name and version of the record format that `Run` is written in."""
 
 PredictionKind = Literal["exact", "stated", "limit", "infinite", "none"]
+Relation = Literal["equal", "at least", "at most"]
 
 
 class Outcome(StrEnum):

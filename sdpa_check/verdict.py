@@ -12,7 +12,7 @@ from sdpa_check.records import Outcome
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sdpa_check.records import Estimate, Prediction, Row
+    from sdpa_check.records import Estimate, Prediction, Relation, Row
 
 EXIT_EXPECTED, EXIT_USAGE, EXIT_UNEXPECTED, EXIT_OPEN = 0, 2, 3, 4
 
@@ -31,18 +31,23 @@ def judge(
     prediction: Prediction,
     band: float,
     *,
+    relation: Relation = "equal",
     alpha: float = power.ALPHA,
     checks: int = 1,
 ) -> Verdict:
-    """Two one-sided tests of |truth − prediction| ≤ band, at the simultaneous level.
+    """Hold the simultaneous interval value ± t·se against what was predicted.
 
-    Confirmed where the whole interval value ± t·se lies inside prediction ± band, refuted where it
-    lies wholly outside, inconclusive otherwise (Schuirmann 1987; Bonferroni over `checks`).
+    ``equal``: two one-sided tests of |truth − prediction| ≤ band; confirmed where the whole
+    interval lies inside prediction ± band, refuted where it lies wholly outside (Schuirmann 1987;
+    Bonferroni over `checks`). ``at least`` and ``at most``: confirmed where the whole interval lies
+    on that side of the prediction, refuted where it lies wholly on the other. Else inconclusive.
 
     Args:
         estimate: the measured number.
         prediction: what it should be.
-        band: half-width δ ≥ 0 of the equivalence band, in the unit of the number.
+        band: half-width δ ≥ 0 of the equivalence band, in the unit of the number; read for
+            ``equal`` only.
+        relation: how the number is claimed to stand to the prediction.
         alpha: false-alarm probability of the whole command.
         checks: how many checks the command has in all.
     """
@@ -51,6 +56,8 @@ def judge(
     if estimate.se is None:
         return Verdict(Outcome.INCONCLUSIVE, f"no error bar: {estimate.withheld}")
     reach = power.threshold(alpha, checks, estimate.blocks) * estimate.se
+    if relation != "equal":
+        return _one_sided(estimate.value, reach, prediction.value, relation)
     deviation = abs(estimate.value - prediction.value)
     seen = power.detectable(band, estimate.se, alpha=alpha, checks=checks, blocks=estimate.blocks)
     shown = f"|measured − predicted| = {deviation:.3g}, interval ±{reach:.3g}, band ±{band:.3g}"
@@ -59,6 +66,16 @@ def judge(
     if deviation - reach > band:
         return Verdict(Outcome.REFUTED, f"outside the band: {shown}", seen)
     return Verdict(Outcome.INCONCLUSIVE, f"{_wish(estimate, band, alpha, checks)}: {shown}", seen)
+
+
+def _one_sided(value: float, reach: float, bound: float, relation: Relation) -> Verdict:
+    margin = value - bound if relation == "at least" else bound - value
+    shown = f"measured {value:.4g} ± {reach:.2g} (simultaneous), claimed {relation} {bound:.4g}"
+    if margin >= reach:
+        return Verdict(Outcome.CONFIRMED, shown)
+    if margin < -reach:
+        return Verdict(Outcome.REFUTED, shown)
+    return Verdict(Outcome.INCONCLUSIVE, f"the interval reaches over the bound: {shown}")
 
 
 def _without_prediction(prediction: Prediction) -> str:
@@ -101,11 +118,24 @@ def conclude(rows: Sequence[Row]) -> tuple[str, int]:
     return "as expected", EXIT_EXPECTED
 
 
-def exact(value: float, prediction: float, band: float) -> Verdict:
-    """Judge a number that was computed, not sampled, against a stated one."""
-    if math.isnan(value):
-        return Verdict(Outcome.REFUTED, "the computed value is not a number")
-    deviation = 0.0 if value == prediction else abs(value - prediction)  # ∞ − ∞ is no number
-    inside = deviation <= band
-    outcome = Outcome.CONFIRMED if inside else Outcome.REFUTED
-    return Verdict(outcome, f"|computed − stated| = {deviation:.3g}, allowed {band:.3g}")
+def judge_exact(
+    values: Sequence[float], stated: Sequence[float], band: float, relation: Relation = "equal"
+) -> Verdict:
+    """Judge numbers that were computed, not sampled, against stated ones, entry by entry."""
+    shown = f"computed {_list(values)}, stated {'' if relation == 'equal' else relation + ' '}"
+    shown += _list(stated)
+    pairs = list(zip(values, stated, strict=True))
+    if any(math.isnan(value) for value in values):
+        return Verdict(Outcome.REFUTED, f"not a number: {shown}")
+    holds = {
+        "equal": all(v == s or abs(v - s) <= band for v, s in pairs),
+        "at least": all(v >= s for v, s in pairs),
+        "at most": all(v <= s for v, s in pairs),
+    }[relation]
+    allowed = f", allowed ±{band:.3g}" if relation == "equal" else ""
+    return Verdict(Outcome.CONFIRMED if holds else Outcome.REFUTED, f"{shown}{allowed}")
+
+
+def _list(numbers: Sequence[float]) -> str:
+    texts = [f"{number:.6g}" for number in numbers]
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"

@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from sdpa_check.theory.law import DotLaw
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from sdpa_check.engine import Replicates, Work
     from sdpa_check.logits.scaling import Scaling
     from sdpa_check.records import Design, Estimate, Prediction
 
-Sampling = Literal["dot", "rows"]
+Sampling = Literal["dot", "rows", "weights", "none"]
+"""On which kind of block a quantity is measured; ``none``: it is computed, once and exactly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """What one check asks about: one design (several for a sweep) and the quantity's parameters."""
+    """What one check asks about: one design (several for a sweep) and the quantity's parameters.
 
-    designs: tuple[Design, ...]
+    `inputs` holds the parameters that only some quantities have, by name: thresholds, and the
+    vectors of those that are computed and not sampled (which have no design).
+    """
+
+    designs: tuple[Design, ...] = ()
     scale: Scaling | None = None
     d_model: int | None = None
     statistic: str | None = None
     level: float | None = None
+    inputs: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def design(self) -> Design:
@@ -74,7 +80,7 @@ class Quantity:
         formula: what it is, in one line.
         unit: ``"nats"``, or ``"1"`` where there is none.
         sampling: which kind of block it is measured on.
-        params: the parameters beyond the design that it takes.
+        params: the parameters beyond the design that it takes, by their names in `params.PARAMS`.
         sweep: whether it compares several designs.
         lead: whether the sample size is planned for it alone; others get at most a multiple.
         estimate: samples (one per design) → estimate.

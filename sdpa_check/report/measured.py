@@ -160,7 +160,7 @@ def _family(names: Iterable[str]) -> str:
 
 def _percent(statistic: str) -> str:
     """``q05`` → ``5 %``."""
-    return re.sub(r"^q0?(\d+)$", r"\1 %", statistic)
+    return re.sub(r"^q0?(\d{1,2})$", r"\1 %", statistic)
 
 
 def _grid(labels: tuple[str, ...], cells: Iterable[tuple[_Entry, tuple[str, ...], str]]) -> Grid:

@@ -80,7 +80,7 @@ def _is_t(pairs: Mapping[str, str]) -> bool:
 
 
 def _t_law(pairs: Mapping[str, str]) -> str:
-    """Which t it is, raw with the variance df/(df − 2) or standardised; the two are often mixed up."""
+    """Which t it is, raw with the variance df/(df − 2) or standardised; they are often mixed up."""
     sigma = "" if pairs.get("sigma") == pairs.get("sigma_k") == "1" else " sigma²"
     if pairs["standardize"] == "yes":
         return f"(standardised: variance 1{sigma} per component)"

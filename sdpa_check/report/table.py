@@ -37,6 +37,8 @@ _BREAKS = {
     "verdict": re.compile(r" "),
 }
 """Where a cell may be cut into lines when its column is narrow."""
+_BOND = re.compile(r" (?=[±%])|(?<=±) ")
+"""Where prose may not be cut: 0.31 ± 0.02, 95 %."""
 _OUTCOME_STYLES = {0: "bold green", 3: "bold red", 4: "bold yellow"}
 
 
@@ -110,16 +112,22 @@ def render(run: Run, *, width: int, color: bool) -> str:
 def _layout(run: Run, width: int) -> _Layout:
     own, _ = measured.partition(run)
     cells = rows.grouped_cells(run, own)
-    headers = {name: name for name in _COLUMNS}
     kinds = {each["predicted"].partition(" (")[2] for each in cells} - {""}
     for each in cells:
+        each["check"] = each["check"].replace(" statistic=", " ")
         if each["group"]:
             each["check"] = _INDENT + each["check"]
         if len(kinds) == 1:  # said once, in the header
             each["predicted"] = each["predicted"].partition(" (")[0]
+    widths = _widths(cells, width)
+    headers = {name: name for name in widths}
     if len(kinds) == 1:
-        headers["predicted"] = f"predicted\n({kinds.pop()}"
-    return _Layout(rows=own, cells=cells, widths=_widths(cells, width), headers=headers)
+        kind = f"({kinds.pop()}"
+        longer = widths | {"predicted": max(widths["predicted"], len(f"predicted {kind}"))}
+        one_line = _total(longer) <= width
+        widths = longer if one_line else widths
+        headers["predicted"] = f"predicted {kind}" if one_line else f"predicted\n{kind}"
+    return _Layout(rows=own, cells=cells, widths=widths, headers=headers)
 
 
 def _widths(cells: Sequence[Mapping[str, str]], width: int) -> dict[str, int]:
@@ -162,7 +170,7 @@ def _table(layout: _Layout) -> Table:
         padding=(0, _GAP - 1, 0, 0),
         leading=layout.tall,
     )
-    right = {"z", "tolerance"} | {name for name, text in layout.headers.items() if "\n" in text}
+    right = {"z", "tolerance"} | {name for name, text in layout.headers.items() if "(" in text}
     for name, width in layout.widths.items():
         table.add_column(
             layout.headers[name],
@@ -267,6 +275,11 @@ def _write(console: Console, text: str, width: int, *, style: str = "", hang: st
     from rich.text import Text
 
     lines = textwrap.wrap(
-        text, width, subsequent_indent=hang, break_long_words=False, break_on_hyphens=False
+        _BOND.sub("\u00a0", text),
+        width,
+        subsequent_indent=hang,
+        break_long_words=False,
+        break_on_hyphens=False,
     )
-    console.print(Text("\n".join(lines), style=style), soft_wrap=True)
+    wrapped = "\n".join(lines).replace("\u00a0", " ")
+    console.print(Text(wrapped, style=style), soft_wrap=True)

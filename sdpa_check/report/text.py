@@ -8,12 +8,13 @@ import re
 from csv import DictWriter
 from typing import TYPE_CHECKING, Any
 
-from sdpa_check.report import record, rows, summary
+from sdpa_check.report import measured, record, rows, summary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from sdpa_check.records import Run
+    from sdpa_check.report.measured import Grid
 
 _ESTIMATE = ("value", "se", "lo", "hi", "level", "blocks", "samples")
 _AFTER = (
@@ -75,14 +76,16 @@ def _field(value: object) -> object:
 
 
 def markdown(run: Run) -> str:
-    """A GitHub table of the numbers as people read them, with outcome, notes and reasons."""
-    shared = rows.assignments(summary.common(run))
-    cells = rows.run_cells(run)
-    table = [list(_COLUMNS), *([_escaped(each[name]) for name in _COLUMNS] for each in cells)]
+    """GitHub tables of the numbers as people read them, with outcome, notes and reasons."""
+    own, _ = measured.partition(run)
+    cells = [[each[name] for name in _COLUMNS] for each in rows.run_cells(run, own)]
+    grids = measured.grids(run)
     parts = [
-        f"**{_escaped(summary.outcome_line(run))}**",
-        _escaped(f"{rows.plain(run.command)} {shared}".rstrip()),
-        *(["\n".join(_table(table))] if cells else []),
+        f"**{_escaped(summary.verdict_line(run))}**",
+        _escaped(" ".join(summary.title(run).split())),
+        *([_table([_COLUMNS, *cells], _RIGHT)] if cells else []),
+        *([_escaped(measured.title(run, grids))] if grids else []),
+        *(_grid(grid) for grid in grids),
         _escaped(summary.sampling_line(run, z=True)),
         *(_escaped(rows.plain(note)) for note in run.notes),
         *(["\n".join(_reasons(run))] if summary.reasons(run) else []),
@@ -90,19 +93,39 @@ def markdown(run: Run) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _table(table: Sequence[Sequence[str]]) -> Iterable[str]:
-    """Lines of a table whose columns are aligned in the source too, for those who read it there."""
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    rule = [
-        "-" * (width - 1) + ":" if name in _RIGHT else "-" * width
-        for name, width in zip(_COLUMNS, widths, strict=True)
+def _grid(grid: Grid) -> str:
+    """A grid of numbers with the name of the section, where there are several, in each line."""
+    sections = any(line.section for line in grid.lines)
+    head = [*([""] if sections else []), *grid.labels, *grid.columns]
+    body = [
+        [
+            *([line.section] if sections else []),
+            *line.labels,
+            *(line.cells.get(name, rows.ABSENT) for name in grid.columns),
+        ]
+        for line in grid.lines
     ]
-    for line in (table[0], rule, *table[1:]):
-        padded = (
-            cell.rjust(width) if name in _RIGHT else cell.ljust(width)
-            for name, cell, width in zip(_COLUMNS, line, widths, strict=True)
-        )
-        yield f"| {' | '.join(padded)} |"
+    return _table([head, *body], grid.columns)
+
+
+def _table(table: Sequence[Sequence[str]], right: Collection[str]) -> str:
+    """A table whose columns are aligned in the source too, for those who read it there."""
+    head = table[0]
+    escaped = [[_escaped(cell) for cell in line] for line in table]
+    widths = [max(1, *map(len, column)) for column in zip(*escaped, strict=True)]
+    rule = [
+        "-" * (width - 1) + ":" if name in right else "-" * width
+        for name, width in zip(head, widths, strict=True)
+    ]
+    return "\n".join(
+        f"| {' | '.join(_padded(line, widths, [name in right for name in head]))} |"
+        for line in (escaped[0], rule, *escaped[1:])
+    )
+
+
+def _padded(line: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> Iterable[str]:
+    for cell, width, to_the_right in zip(line, widths, right, strict=True):
+        yield cell.rjust(width) if to_the_right else cell.ljust(width)
 
 
 def _reasons(run: Run) -> Iterable[str]:

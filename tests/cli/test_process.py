@@ -1,0 +1,272 @@
+"""The real command, in a process of its own: streams, signals, terminals and imports."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+import sdpa_check
+
+COMMAND = [sys.executable, "-m", "sdpa_check"]
+SMALL = "variance --dk 4 --samples 4096 --no-save"
+ANSI = "\x1b["
+posix = pytest.mark.skipif(os.name != "posix", reason="POSIX signals, pipes and terminals")
+
+
+def test_the_first_example_confirms_everything(command, tmp_path):
+    # Every prediction is true and the sample size is planned so that each of the rows ends
+    # inconclusive with probability below 1e-3; refuted ones are rarer than 1e-6 in all.
+    result = command("variance --dk 64 --format json --no-plot")
+    record = result.record()
+    assert (result.code, record["outcome"]) == (0, "as expected")
+    assert {row["verdict"] for row in record["rows"]} == {"confirmed"}
+    predicted = {row["quantity"]: row["prediction"]["value"] for row in record["rows"]}
+    assert predicted["dot.mean"] == 0
+    assert predicted["dot.variance"] == pytest.approx(64, rel=1e-12)
+    assert predicted["dot.std"] == pytest.approx(8, rel=1e-12)
+    assert predicted["dot.excess_kurtosis"] == pytest.approx(0.09375, rel=1e-12)
+    assert predicted["logit.variance"] == pytest.approx(1, rel=1e-12)
+    assert result.err == f"files: {Path('outputs/variance')}\n"
+    assert (tmp_path / "outputs/variance/run.json").read_text("utf-8") == result.out
+
+
+def test_version(command):
+    result = command("--version")
+    assert (result.code, result.err) == (0, "")
+    assert result.out == f"sdpa-check {sdpa_check.__version__}\n"
+
+
+@pytest.mark.parametrize("line", ["", "variance", "saturation"])
+def test_help(command, line):
+    result = command(f"{line} --help")
+    assert (result.code, result.err) == (0, "")
+    assert ANSI not in result.out
+    assert result.out == command(f"{line} -h").out
+    if line:
+        examples = [text for text in result.out.splitlines() if f"  sdpa-check {line} " in text]
+        assert len(examples) == 2
+    else:
+        examples = [text for text in result.out.splitlines() if "  sdpa-check " in text]
+        assert len(examples) == 2
+        assert "variance" in result.out
+        assert "saturation" in result.out
+
+
+def test_the_examples_of_the_help_are_valid(command, invoke):
+    for line in ("", "variance", "saturation"):
+        for text in command(f"{line} --help").out.splitlines():
+            found = re.fullmatch(r"\s+sdpa-check ((?:variance|saturation) .*)", text)
+            if found:
+                options = "--samples 4096 --no-save --quiet --tolerance 0.5"
+                assert invoke(f"{found[1]} {options}").code in (0, 4)
+
+
+def test_no_command_shows_the_help_and_is_wrong_usage(command):
+    result = command("")
+    assert result.code == 2
+    assert "variance" in result.out + result.err
+
+
+@pytest.mark.parametrize("variables", [{}, {"NO_COLOR": "1"}, {"TERM": "dumb"}, {"COLUMNS": "60"}])
+def test_a_pipe_gets_the_same_plain_text_everywhere(command, variables):
+    result = command(SMALL, **variables)
+    assert result.code == 4
+    assert ANSI not in result.out
+    assert result.out == command(SMALL, TERM="xterm-256color").out
+
+
+@pytest.mark.parametrize("name", ["latin-1", "ascii", "cp1252"])
+def test_a_pipe_gets_utf8_whatever_the_locale(command, name):
+    plain = command(SMALL)
+    result = command(SMALL, PYTHONIOENCODING=name, LC_ALL="C", PYTHONUTF8="0")
+    assert result == plain
+    assert not result.out.isascii()
+
+
+@posix
+class TestClosedPipe:
+    """`| head -1`: no traceback, files and the exit code as ever."""
+
+    LINES = (
+        ("variance --dk 4 --samples 4096 --no-plot", 4),
+        ("variance --dk 4 --samples 4096 --no-plot --format json", 4),
+        ("variance --dk 4 --tolerance 0.5 --samples 1e5 --no-plot", 0),
+        ("--help", 0),
+        ("variance --help", 0),
+        ("--version", 0),
+    )
+
+    @pytest.mark.parametrize(("line", "code"), LINES)
+    def test_a_reader_that_is_gone(self, tmp_path, line, code):
+        reader, writer = os.pipe()
+        os.close(reader)
+        done = subprocess.run(
+            [*COMMAND, *line.split()],
+            check=False,
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            timeout=60,
+        )
+        os.close(writer)
+        directory = Path("outputs/variance")
+        assert done.stderr.decode() == (f"files: {directory}\n" if "samples" in line else "")
+        assert done.returncode == code
+        assert directory.exists() == ("samples" in line)
+
+    def test_head(self, tmp_path):
+        line = " ".join([*COMMAND, "saturation --dk 4 --keys 8 --samples 4096 --format json"])
+        done = subprocess.run(
+            ["bash", "-o", "pipefail", "-c", f"{line} --no-plot | head -1"],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert (done.returncode, done.stdout) == (4, "{\n")
+        assert done.stderr == f"files: {Path('outputs/saturation')}\n"
+
+    @pytest.mark.parametrize("closed", [">&-", "2>&-"])
+    def test_a_stream_closed_from_the_start(self, closed):
+        line = " ".join([*COMMAND, SMALL])
+        done = subprocess.run(
+            ["bash", "-c", f"{line} {closed}"], check=False, capture_output=True, timeout=60
+        )
+        assert (done.returncode, done.stderr) == (4, b"")
+
+
+@posix
+class TestInterrupt:
+    """Ctrl-C: exit code 130, one line, nothing half-written, the earlier run intact."""
+
+    @staticmethod
+    def started(*options: str) -> subprocess.Popen[str]:
+        """A run of hours that has begun to sample."""
+        process = subprocess.Popen(
+            [*COMMAND, *"variance --dk 64 --samples 1e14 --jobs 2 --out here".split(), *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        tasks = Path(f"/proc/{process.pid}/task")
+        deadline = time.monotonic() + 60
+        while len(list(tasks.iterdir())) < 3:  # the main thread and two that sample
+            assert time.monotonic() < deadline
+            assert process.poll() is None
+            time.sleep(0.01)
+        return process
+
+    def test_exit_code_line_and_files(self, command):
+        if not Path("/proc/self/task").exists():
+            pytest.skip("needs /proc to see when sampling begins")
+        assert command("variance --dk 4 --samples 4096 --no-plot --out here").code == 4
+        before = {path.name: path.read_bytes() for path in Path("here").iterdir()}
+        with self.started() as process:
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+        assert process.returncode == 130
+        assert (out, err) == ("", "error: interrupted; nothing is half-written\n")
+        assert {path.name: path.read_bytes() for path in Path("here").iterdir()} == before
+
+    def test_a_second_interrupt_shows_no_traceback_either(self):
+        if not Path("/proc/self/task").exists():
+            pytest.skip("needs /proc to see when sampling begins")
+        with self.started() as process:
+            process.send_signal(signal.SIGINT)
+            with suppress(ProcessLookupError):
+                process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+        assert process.returncode in (130, -signal.SIGINT)
+        assert out == ""
+        assert "Traceback" not in err
+        assert not Path("here").exists()
+
+
+@posix
+class TestTerminal:
+    """Colours and widths on a terminal, which the tests of a pipe are held against."""
+
+    @staticmethod
+    def shown(line: str, **variables: str) -> str:
+        """What a command writes to a terminal, as one text."""
+        import pty
+
+        ours, theirs = pty.openpty()
+        environment = os.environ | {"TERM": "xterm-256color"} | variables
+        process = subprocess.Popen(
+            [*COMMAND, *line.split()], stdout=theirs, stderr=theirs, env=environment
+        )
+        os.close(theirs)
+        parts = []
+        with suppress(OSError):  # EIO: the other side is closed
+            while part := os.read(ours, 1 << 16):
+                parts.append(part)
+        os.close(ours)
+        assert process.wait(timeout=60) == 4
+        return b"".join(parts).decode().replace("\r\n", "\n")
+
+    def test_colours_on_a_terminal_only(self, command):
+        text = self.shown(SMALL, COLUMNS="100")
+        assert ANSI in text
+        assert re.sub(r"\x1b\[[0-9;]*m", "", text) == command(SMALL).out
+
+    @pytest.mark.parametrize("variables", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+    def test_no_colours_where_they_are_not_wanted(self, command, variables):
+        assert self.shown(SMALL, COLUMNS="100", **variables) == command(SMALL).out
+
+    def test_a_narrow_terminal(self):
+        text = self.shown(SMALL, COLUMNS="60", NO_COLOR="1")
+        assert max(len(line) for line in text.splitlines()) <= 60
+        assert "dot.variance" in text.replace("\n", "")
+
+
+class TestImports:
+    """Heavy packages are imported where they are needed only, so that the rest starts at once."""
+
+    HEAVY = ("numpy", "scipy", "scipy.stats", "scipy.special", "matplotlib", "rich")
+
+    def imported(self, statement: str) -> set[str]:
+        """Which of the heavy packages a new interpreter has imported after `statement`."""
+        code = f"import sys\n{statement}\nprint(*(name for name in {self.HEAVY!r} if name in sys.modules))"
+        done = subprocess.run(
+            [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=120
+        )
+        return set(done.stdout.splitlines()[-1].split())
+
+    def after(self, *arguments: str) -> set[str]:
+        return self.imported(f"from sdpa_check.cli import run\nrun({list(arguments)!r})")
+
+    @pytest.mark.parametrize("line", ["--help", "--version", "variance --help", "saturation -h"])
+    def test_help_needs_none(self, line):
+        assert not self.after(*line.split())
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "variance --dk 64 --no-plot",
+            "variance --dk 64 --no-plot --tolerance 5% --dist t --df 5",
+            "saturation --dk 16 --keys 8 --samples 4096 --no-plot",
+        ],
+    )
+    def test_measuring_needs_no_scipy_and_no_matplotlib(self, line):
+        found = self.after(*line.split())
+        assert "numpy" in found
+        if "t --df" in line:  # its characteristic function is a Bessel function
+            found -= {"scipy", "scipy.special"}
+        assert found <= {"numpy", "rich"}
+
+    def test_plots_need_matplotlib(self):
+        # the control of the tests above: the names are the right ones
+        statement = "import matplotlib, scipy.stats, scipy.special, rich"
+        assert self.imported(statement) == set(self.HEAVY)
+
+    def test_the_package_alone_needs_none(self):
+        assert not self.imported("import sdpa_check\nsdpa_check.__version__")
+        assert not self.imported("import sdpa_check\nsdpa_check.Fault, sdpa_check.Run")
