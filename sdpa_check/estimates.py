@@ -134,6 +134,15 @@ def combined(parts: Sequence[Estimate], weights: Sequence[float]) -> Estimate:
     return with_error(value, math.sqrt(math.fsum(squares)), blocks, samples)
 
 
+def difference(first: Estimate, second: Estimate) -> Estimate:
+    """First − second, whatever the dependence between the two: the errors add up."""
+    value = first.value - second.value
+    blocks, samples = min(first.blocks, second.blocks), min(first.samples, second.samples)
+    if first.se is None or second.se is None:
+        return bare(value, blocks, samples, first.withheld or second.withheld)
+    return with_error(value, first.se + second.se, blocks, samples)
+
+
 def scaled(estimate: Estimate, factor: float) -> Estimate:
     """The estimate of `factor` times the number."""
     if estimate.se is None:
@@ -155,6 +164,15 @@ def with_error(value: float, se: float, blocks: int, samples: int) -> Estimate:
         level=LEVEL,
         blocks=blocks,
         samples=samples,
+    )
+
+
+def computed(value: float) -> Estimate:
+    """A number that was computed and not sampled: no blocks, no error."""
+    finite = math.isfinite(value)
+    end = value if finite else None
+    return Estimate(
+        value=value, se=0.0 if finite else None, lo=end, hi=end, level=1.0, blocks=0, samples=0
     )
 
 

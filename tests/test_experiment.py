@@ -11,7 +11,7 @@ import pytest
 import sdpa_check
 from sdpa_check import engine, experiment, power
 from sdpa_check.errors import InputError
-from sdpa_check.experiment import Check, Settings
+from sdpa_check.checks import Check, Settings
 from sdpa_check.logits import scaling
 from sdpa_check.quantities import Case
 from sdpa_check.records import Component, Design, Fault, Outcome, Prediction

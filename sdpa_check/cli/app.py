@@ -12,7 +12,6 @@ from sdpa_check.verdict import EXIT_USAGE
 
 app = typer.Typer(
     name="sdpa-check",
-    help="Measure what the scale of attention really does, and hold every number to exact theory.",
     invoke_without_command=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -35,7 +34,14 @@ def main(
         typer.Option("--version", help="Show the version.", callback=_version, is_eager=True),
     ] = False,
 ) -> None:
-    """Measure what the scale of attention really does, and hold every number to exact theory."""
+    """Measure what the scale of attention really does, and hold every number to exact theory.
+
+    For example:
+
+      sdpa-check variance --dk 64
+
+      sdpa-check saturation --scale none
+    """
     del version
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())

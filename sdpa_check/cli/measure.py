@@ -8,8 +8,8 @@ from sdpa_check.cli import options, output
 from sdpa_check.cli.options import Dk, Keys, Scale, Shared, with_shared
 
 if TYPE_CHECKING:
+    from sdpa_check.inputs import Options
     from sdpa_check.report.figures import Figure
-    from sdpa_check.studies.inputs import Options
     from sdpa_check.studies.study import Study
 
 

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
 
+    from sdpa_check.inputs import Options
     from sdpa_check.records import Run
     from sdpa_check.report.figures import Figure
-    from sdpa_check.studies.inputs import Options
     from sdpa_check.studies.study import Study
 
 FIGURES = "figures.json"

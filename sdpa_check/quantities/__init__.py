@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from sdpa_check.errors import unknown_name
 from sdpa_check.quantities import law, moments, rows, sweeps
-from sdpa_check.quantities.base import Case, Quantity, Sample, multiplier
+from sdpa_check.quantities.base import Case, ExactQuantity, Quantity, Sample, multiplier
 
-__all__ = ["QUANTITIES", "Case", "Quantity", "Sample", "multiplier", "quantity"]
+__all__ = ["QUANTITIES", "Case", "ExactQuantity", "Quantity", "Sample", "multiplier", "quantity"]
 
-QUANTITIES: dict[str, Quantity] = {
+QUANTITIES: dict[str, Quantity | ExactQuantity] = {
     q.name: q for q in (*moments.QUANTITIES, *law.QUANTITIES, *sweeps.QUANTITIES, *rows.QUANTITIES)
 }
 """Name → quantity, in the order in which tables show them."""
 
 
-def quantity(name: str, where: str = "quantity") -> Quantity:
+def quantity(name: str, where: str = "quantity") -> Quantity | ExactQuantity:
     """The quantity of that name.
 
     Raises:

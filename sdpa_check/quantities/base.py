@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from sdpa_check.logits.scaling import Scaling
     from sdpa_check.records import Design, Estimate, Prediction
 
-Sampling = Literal["dot", "rows", "weights", "none"]
-"""On which kind of block a quantity is measured; ``none``: it is computed, once and exactly."""
+Sampling = Literal["dot", "rows", "weights"]
+"""On which kind of block a quantity is measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +98,27 @@ class Quantity:
     params: tuple[str, ...] = ()
     sweep: bool = False
     lead: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExactQuantity:
+    """One name of the vocabulary that is computed from given inputs and not sampled.
+
+    Attributes:
+        name: e.g. ``"softmax.weights"``.
+        formula: what it is, in one line.
+        unit: ``"nats"``, or ``"1"`` where there is none.
+        params: the parameters that it takes, by their names in `params.PARAMS`.
+        evaluate: case → the numbers, one or several.
+        bound: largest rounding error of the computation, derived; the default band of a claim.
+    """
+
+    name: str
+    formula: str
+    unit: str
+    params: tuple[str, ...]
+    evaluate: Callable[[Case], list[float]]
+    bound: float = 0.0
 
 
 def relative(case: Case, prediction: Prediction, tolerance: float) -> float:

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TextIO
 
 from sdpa_check.records import Outcome
@@ -54,6 +54,10 @@ class _Layout:
     @property
     def width(self) -> int:
         return _total(self.widths)
+
+    @property
+    def shows_z(self) -> bool:
+        return "z" in self.widths and any(row["z"] != rows.ABSENT for row in self.cells)
 
     @property
     def tall(self) -> bool:
@@ -105,7 +109,7 @@ def render(run: Run, *, width: int, color: bool) -> str:
         console.print(_table(layout))
         console.print()
     _measured_only(console, run, width)
-    _footer(console, run, prose, z="z" in layout.widths)
+    _footer(console, run, prose, z=layout.shows_z)
     return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
 
 
@@ -119,15 +123,22 @@ def _layout(run: Run, width: int) -> _Layout:
             each["check"] = _INDENT + each["check"]
         if len(kinds) == 1:  # said once, in the header
             each["predicted"] = each["predicted"].partition(" (")[0]
-    widths = _widths(cells, width)
-    headers = {name: name for name in widths}
-    if len(kinds) == 1:
-        kind = f"({kinds.pop()}"
-        longer = widths | {"predicted": max(widths["predicted"], len(f"predicted {kind}"))}
-        one_line = _total(longer) <= width
-        widths = longer if one_line else widths
-        headers["predicted"] = f"predicted {kind}" if one_line else f"predicted\n{kind}"
-    return _Layout(rows=own, cells=cells, widths=widths, headers=headers)
+    layout = _Layout(
+        rows=own,
+        cells=cells,
+        widths=_widths(cells, width),
+        headers={name: name for name in _COLUMNS},
+    )
+    return _with_kind(layout, f"({kinds.pop()}", width) if len(kinds) == 1 else layout
+
+
+def _with_kind(layout: _Layout, kind: str, width: int) -> _Layout:
+    """The kind of all predictions in the header: beside the name, or below it in less room."""
+    header = f"predicted {kind}"
+    wider = {**layout.widths, "predicted": max(layout.widths["predicted"], len(header))}
+    if _total(wider) <= width:
+        return replace(layout, widths=wider, headers={**layout.headers, "predicted": header})
+    return replace(layout, headers={**layout.headers, "predicted": f"predicted\n{kind}"})
 
 
 def _widths(cells: Sequence[Mapping[str, str]], width: int) -> dict[str, int]:

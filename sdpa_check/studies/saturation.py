@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
-from sdpa_check.experiment import law_parameters
+from sdpa_check.checks import checks_of, law_parameters
+from sdpa_check.inputs import Integers, Options, resolve
 from sdpa_check.quantities import Case
 from sdpa_check.quantities.rows import STATISTICS
-from sdpa_check.studies.inputs import Integers, Options, resolve
 from sdpa_check.studies.study import Study, conduct, find
 
 if TYPE_CHECKING:
@@ -71,7 +71,9 @@ def study(
         "scale": [rule.name for rule in rules],
         "dmodel": inputs.dmodel,
     }
-    return conduct("saturation", cases, inputs, record, lambda rows: _notes(rows, designs))
+    return conduct(
+        "saturation", checks_of(cases), inputs, record, lambda rows: _notes(rows, designs)
+    )
 
 
 def _notes(rows: Sequence[Row], designs: Sequence[Design]) -> list[str]:

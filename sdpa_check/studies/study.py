@@ -15,10 +15,10 @@ from sdpa_check.records import Run
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from sdpa_check.experiment import Samples, Settings
-    from sdpa_check.quantities import Case
+    from sdpa_check.checks import Check, Settings
+    from sdpa_check.experiment import Samples
+    from sdpa_check.inputs import Inputs
     from sdpa_check.records import Row
-    from sdpa_check.studies.inputs import Inputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +32,13 @@ class Study:
 
 def conduct(
     command: str,
-    cases: Sequence[tuple[str, Case]],
+    checks: Sequence[Check],
     inputs: Inputs,
     design: Mapping[str, Any],
     notes: Callable[[Sequence[Row]], Sequence[str]],
 ) -> Study:
-    """Run one check for every (quantity, case) and put the record together."""
+    """Run the checks and put the record together."""
     started, clock = datetime.now(UTC), time.perf_counter()
-    checks = [
-        experiment.Check(id=id_, quantity=name, case=case)
-        for id_, (name, case) in zip(experiment.ids(cases), cases, strict=True)
-    ]
     rows, samples = experiment.run(checks, inputs.settings)
     outcome, code = verdict.conclude(rows)
     run = Run(

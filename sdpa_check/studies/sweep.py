@@ -6,27 +6,24 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from sdpa_check import experiment
+from sdpa_check.checks import checks_of
 from sdpa_check.report.figures import Series, values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sdpa_check.experiment import Samples
+    from sdpa_check.inputs import Inputs
     from sdpa_check.quantities import Case
     from sdpa_check.records import Row
-    from sdpa_check.studies.inputs import Inputs
 
 
 def sweep(
     inputs: Inputs, cases: Sequence[tuple[str, Case]], samples: int
 ) -> tuple[list[Row], Samples]:
     """Run checks for a figure, at a fixed sample size per design and without progress."""
-    checks = [
-        experiment.Check(id=f"figure[{i}]", quantity=name, case=case)
-        for i, (name, case) in enumerate(cases)
-    ]
     settings = dataclasses.replace(inputs.settings, samples=samples, progress=None)
-    return experiment.run(checks, settings)
+    return experiment.run(checks_of(cases), settings)
 
 
 def series(label: str, rows: Sequence[Row], x: str) -> list[Series]:

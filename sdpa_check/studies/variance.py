@@ -6,11 +6,11 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
-from sdpa_check.experiment import law_parameters
+from sdpa_check.checks import checks_of, law_parameters
+from sdpa_check.inputs import Integers, Options, resolve
 from sdpa_check.logits.scaling import NORMAL_IQR
 from sdpa_check.quantities import Case
 from sdpa_check.quantities.moments import tail_index
-from sdpa_check.studies.inputs import Integers, Options, resolve
 from sdpa_check.studies.study import Study, conduct, find
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def study(dk: Integers, scale: str | float | Sequence[str], options: Options) ->
         "scale": [rule.name for rule in rules],
         "dmodel": inputs.dmodel,
     }
-    return conduct("variance", cases, inputs, record, lambda rows: _notes(rows, designs))
+    return conduct("variance", checks_of(cases), inputs, record, lambda rows: _notes(rows, designs))
 
 
 def _asked(nu: float) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:

@@ -12,7 +12,7 @@ from scipy import stats
 from sdpa_check import experiment
 from sdpa_check.engine import Replicates
 from sdpa_check.errors import InputError
-from sdpa_check.experiment import Check, Settings
+from sdpa_check.checks import Check, Settings
 from sdpa_check.histogram import SampleGrid
 from sdpa_check.logits import scaling
 from sdpa_check.measures.dot import DotWork

@@ -1,4 +1,4 @@
-"""Two hand-made runs: one with every verdict, and one sweep over d_k and two statistics."""
+"""Hand-made runs: every verdict; a sweep over d_k; numbers that are measured only."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ def row(
     verdict: Outcome,
     expected: Outcome = Outcome.CONFIRMED,
     reason: str = "",
+    source: str = "theory",
 ) -> Row:
     value, kind = prediction
     return Row(
@@ -39,7 +40,7 @@ def row(
         quantity=quantity,
         params=params,
         estimate=found,
-        prediction=Prediction(value=value, kind=kind, source="theory"),
+        prediction=Prediction(value=value, kind=kind, source=source),
         verdict=verdict,
         expected=expected,
         reason=reason,
@@ -165,3 +166,61 @@ def sweep() -> Run:
         )
     ]
     return run("saturation", "as expected", 0, tuple(rows), ())
+
+
+SOURCE = "measured only: no closed form is known"
+BEYOND = "not available (a quantile lies beyond the bins)"
+
+
+@pytest.fixture
+def spread() -> Run:
+    """Two numbers of keys, two scales; of eleven numbers each, two are judged."""
+    rows: list[Row] = []
+    for keys in (8, 64):
+        for scale, factor in (("none", 1.0), ("dk", 0.25)):
+            params = {"dk": 64, "keys": keys, "scale": scale}
+            rows += [_judged("softmax.entropy", params, 2.0 * factor)]
+            rows += [_measured("softmax.max_weight", params, estimate(0.79096 * factor, 0.00017))]
+            rows += [
+                _measured("softmax.effective_keys", params, estimate(28.1016 / factor, 0.0095))
+            ]
+            for name in ("jacobian.frobenius", "jacobian.trace"):
+                for statistic, value in (
+                    ("mean", 0.7),
+                    ("rms", 0.8),
+                    ("median", 0.6),
+                    ("q95", 1e-7),
+                ):
+                    every = params | {"statistic": statistic}
+                    if (name, statistic) == ("jacobian.trace", "mean"):
+                        rows += [_judged(name, every, value * factor)]
+                        continue
+                    se, withheld = (None, BEYOND) if statistic == "q95" else (value / 4000, "")
+                    rows += [_measured(name, every, estimate(value * factor, se, withheld))]
+    return run("saturation", "as expected", 0, tuple(rows), ())
+
+
+def _judged(quantity: str, params: dict[str, object], value: float) -> Row:
+    return row(
+        f"{quantity}{sorted(params.items())}",
+        quantity,
+        params,
+        estimate(value, value / 3000),
+        (value, "exact"),
+        verdict=Outcome.CONFIRMED,
+        reason="inside the band",
+    )
+
+
+def _measured(quantity: str, params: dict[str, object], found: Estimate) -> Row:
+    return row(
+        f"{quantity}{sorted(params.items())}",
+        quantity,
+        params,
+        found,
+        (None, "none"),
+        verdict=Outcome.UNDEFINED,
+        expected=Outcome.UNDEFINED,
+        reason=f"no prediction: {SOURCE}",
+        source=SOURCE,
+    )

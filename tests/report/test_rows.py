@@ -82,6 +82,49 @@ def test_six_digits_are_within_half_a_unit_and_never_a_negative_zero(x):
 
 
 @pytest.mark.parametrize(
+    ("value", "se", "text"),
+    [
+        (63.98213, 0.0312, "63.982(31)"),
+        (63.98213, 0.0996, "63.98(10)"),
+        (0.000123456, 0.0000031, "0.0001235(31)"),
+        (28.1, 1.2, "28.1(12)"),
+        (12346.0, 310.0, "12350(310)"),
+        (1.4204e-22, 3.14e-24, "1.420(31)e-22"),
+        (1234567.0, 3100.0, "1.2346(31)e6"),
+        (-0.0001, 0.031, "0.000(31)"),
+        (0.0, 0.0, "0 ± 0"),
+        (1 / 3, 1e-16, "0.333333333333 ± 1e-16"),
+        (math.inf, 1.0, "∞ ± 1"),
+    ],
+)
+def test_the_error_in_units_of_the_last_digit(value, se, text):
+    found = _row(0.0, value, se).estimate
+    assert rows.concise(found) == text
+
+
+def test_the_concise_form_of_a_number_without_an_error_is_that_of_its_column(mixed):
+    assert rows.concise(mixed.rows[4].estimate) == "1.2345e9 ± n/a"
+    assert rows.concise(None) == "—"
+    found = Estimate(value=2.0, se=None, lo=1.9, hi=2.2, level=0.95, blocks=64, samples=640)
+    assert rows.concise(found) == "2.00 [1.90, 2.20]"
+
+
+@SEEDED
+@given(
+    value=st.floats(min_value=-1e12, max_value=1e12), se=st.floats(min_value=1e-9, max_value=1e9)
+)
+def test_the_concise_form_says_what_the_long_one_says(value, se):
+    found, long = rows.concise(_row(0.0, value, se).estimate), rows.rounded(value, se)
+    if found == long:
+        return  # more digits than are shown
+    shown, digits, exponent = re.fullmatch(r"(\S+?)\((\d+)\)(?:e(\S+))?", found).groups()
+    unit = Fraction(1, 10 ** len(shown.partition(".")[2])) * Fraction(10) ** int(exponent or 0)
+    wanted = re.fullmatch(r"\(?(\S+) ± ([^)]+)\)?(?:e(\S+))?", long).groups()
+    assert (shown, exponent) == (wanted[0], wanted[2])
+    assert int(digits) * unit == Fraction(wanted[1]) * Fraction(10) ** int(wanted[2] or 0)
+
+
+@pytest.mark.parametrize(
     ("x", "text"),
     [
         (None, "—"),
@@ -235,7 +278,7 @@ def test_only_parameters_that_differ_are_named(sweep):
 
 
 def test_neighbours_that_share_a_design_stand_in_a_group(sweep):
-    grouped = [(each["group"], each["check"]) for each in rows.grouped_cells(sweep)]
+    grouped = [(each["group"], each["check"]) for each in rows.grouped_cells(sweep, sweep.rows)]
     assert grouped[2:4] == [
         ("dk=8", "jacobian.frobenius statistic=mean"),
         ("dk=64", "softmax.saturated_fraction"),
@@ -244,7 +287,7 @@ def test_neighbours_that_share_a_design_stand_in_a_group(sweep):
 
 def test_a_group_of_one_is_none(sweep):
     alone = dataclasses.replace(sweep, rows=(sweep.rows[0], sweep.rows[3]))
-    assert [(each["group"], each["check"]) for each in rows.grouped_cells(alone)] == [
+    assert [(each["group"], each["check"]) for each in rows.grouped_cells(alone, alone.rows)] == [
         ("", "softmax.saturated_fraction dk=8"),
         ("", "softmax.saturated_fraction dk=64"),
     ]
@@ -257,7 +300,7 @@ def test_a_parameter_that_changes_fast_does_not_split_groups(sweep):
         for scale in ("none", "sqrt")
         for row in turned
     ]
-    cells = rows.grouped_cells(dataclasses.replace(sweep, rows=tuple(changed)))
+    cells = rows.grouped_cells(dataclasses.replace(sweep, rows=tuple(changed)), changed)
     assert {each["group"] for each in cells} == {"scale=none", "scale=sqrt"}
     assert cells[0]["check"] == "softmax.saturated_fraction dk=8"
 
@@ -267,7 +310,7 @@ def test_of_two_parameters_that_cannot_both_be_lifted_the_slower_is(sweep):
         dataclasses.replace(row, quantity=row.id, params={"keys": keys, "scale": scale})
         for row, keys, scale in zip(sweep.rows, "aabbcc", "xxxyyy", strict=True)
     ]
-    cells = rows.grouped_cells(dataclasses.replace(sweep, rows=tuple(changed)))
+    cells = rows.grouped_cells(dataclasses.replace(sweep, rows=tuple(changed)), changed)
     assert [each["group"] for each in cells] == ["scale=x"] * 3 + ["scale=y"] * 3
 
 
@@ -275,7 +318,7 @@ def test_claims_and_checks_that_would_read_alike_go_by_their_id(mixed, sweep):
     assert rows.run_cells(mixed)[0]["check"].startswith("var-64: dot.variance ")
     twice = dataclasses.replace(sweep, rows=(*sweep.rows, sweep.rows[0]))
     assert rows.run_cells(twice)[0]["check"].startswith("softmax.saturated_fraction[dk=8,]: ")
-    assert {each["group"] for each in rows.grouped_cells(twice)} == {""}
+    assert {each["group"] for each in rows.grouped_cells(twice, twice.rows)} == {""}
 
 
 def _row(predicted: float, value: float, se: float) -> Row:
@@ -298,4 +341,4 @@ def _cells(predicted: float, value: float, se: float) -> dict[str, str]:
 
 
 def test_an_empty_run_has_no_cells(sweep: Run):
-    assert rows.grouped_cells(dataclasses.replace(sweep, rows=())) == []
+    assert rows.grouped_cells(dataclasses.replace(sweep, rows=()), ()) == []

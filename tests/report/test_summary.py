@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
+
 from sdpa_check.records import Outcome
 from sdpa_check.report import summary
 
@@ -23,6 +25,82 @@ def test_a_parameter_of_one_case_only_is_common(sweep):
     assert summary.common(alone)["multiplier"] == "0.353553390593"
 
 
+def _title(sweep, **design):
+    """The title of the first row of a sweep under another design."""
+    params = {"dk": 8, **design}
+    row = dataclasses.replace(sweep.rows[0], params=params)
+    return summary.title(dataclasses.replace(sweep, rows=(row,), design=params))
+
+
+def test_title_leaves_out_what_says_nothing(sweep):
+    neutral = {"standardize": False, "sigma": 1.0, "sigma_k": 1.0, "mean": 0.0, "mean_k": 0.0}
+    more = {"corr": "none", "tolerance": 0.01, "alpha": 1e-6}
+    said = _title(sweep, distribution="gaussian", **neutral, **more)
+    assert said == "saturation  dk=8 distribution=gaussian sigma=1 tolerance=0.01"
+
+
+@pytest.mark.parametrize(
+    ("design", "text"),
+    [
+        ({"sigma": 2.0, "sigma_k": 2.0}, "sigma=2"),
+        ({"sigma": 2.0, "sigma_k": 1.0}, "sigma=2 sigma_k=1"),
+        ({"mean": 0.5, "mean_k": 0.5}, "mean=0.5"),
+        ({"mean": 0.0, "mean_k": 0.5}, "mean=0 mean_k=0.5"),
+        ({"mean": 0.5, "mean_k": 0.0}, "mean=0.5 mean_k=0"),
+        ({"corr": "ar1:0.5"}, "corr=ar1:0.5"),
+        (
+            {"distribution": "gaussian", "standardize": True},
+            "distribution=gaussian standardize=yes",
+        ),
+        ({"standardize": False}, "standardize=no"),
+    ],
+)
+def test_title_says_what_is_not_neutral(sweep, design, text):
+    assert _title(sweep, **design) == f"saturation  dk=8 {text}"
+
+
+@pytest.mark.parametrize(
+    ("design", "text"),
+    [
+        ({"df": 5.0, "standardize": False}, "(raw: variance 1.66667 per component)"),
+        ({"df": 5.0, "standardize": True}, "(standardised: variance 1 per component)"),
+        ({"df": 2.0, "standardize": False}, "(raw: no finite variance)"),
+    ],
+)
+def test_title_says_which_t_it_is(sweep, design, text):
+    law = f"saturation  dk=8 distribution=t df={design['df']:g}"
+    common = {"distribution": "t", **design}
+    assert _title(sweep, **common, sigma=1.0, sigma_k=1.0) == f"{law} {text} sigma=1"
+    scaled = text.replace(" per", " sigma² per")
+    assert _title(sweep, **common, sigma=2.0, sigma_k=2.0) == f"{law} {scaled} sigma=2"
+
+
+def test_title_of_a_t_whose_df_differ_names_the_option(sweep):
+    assert summary.title(sweep) == "saturation  distribution=t standardize=no scale=sqrt sigma=1"
+    assert _title(sweep, distribution="t", df=[3, 5], standardize=False) == (
+        "saturation  dk=8 distribution=t df=3,5 standardize=no"
+    )
+
+
+def test_what_is_measured_only_is_counted_apart(spread, mixed, sweep):
+    assert summary.verdict_line(spread) == "as expected: 8 confirmed; 36 measured only"
+    assert summary.outcome_line(spread) == "as expected: 8 confirmed, 36 undefined"
+    for run in (mixed, sweep):
+        assert summary.verdict_line(run) == summary.outcome_line(run)
+    only = [row for row in spread.rows if row.prediction.kind == "none"]
+    alone = dataclasses.replace(spread, rows=tuple(only))
+    assert summary.verdict_line(alone) == "as expected: 36 measured only"
+
+
+def test_what_is_measured_only_has_no_reason_but_that_of_a_missing_error_bar(spread):
+    (reason,) = summary.reasons(spread)
+    assert reason.verdict == "measured only"
+    assert reason.text == "error bar not available (a quantile lies beyond the bins)"
+    assert len(reason.checks) == 8
+    assert reason.checks[0] == "jacobian.frobenius keys=8 scale=none statistic=q95"
+    assert not reason.wrong
+
+
 def test_outcome_line_counts_what_is_off_first(mixed, sweep):
     assert summary.outcome_line(sweep) == "as expected: 6 confirmed"
     assert summary.outcome_line(mixed) == (
@@ -33,8 +111,8 @@ def test_outcome_line_counts_what_is_off_first(mixed, sweep):
 
 
 def test_sampling_line(mixed, sweep):
-    blocks = "± is one standard error, from 64 independent blocks of 1,048,576 samples in all"
-    z = "z is the deviation in standard errors"
+    blocks = "± is one standard error (64 independent blocks, 1,048,576 samples)"
+    z = "z counts them"
     assert summary.sampling_line(sweep, z=True) == f"{blocks}; {z}; seed 7, PCG64DXSM"
     assert summary.sampling_line(sweep, z=False) == f"{blocks}; seed 7, PCG64DXSM"
     seeded = dataclasses.replace(sweep, generator="SFC64, SeedSequence(seed)")
@@ -48,7 +126,7 @@ def test_sampling_line_gives_ranges_and_explains_intervals(sweep):
     other = dataclasses.replace(first, se=None, blocks=128, samples=2048, level=0.999999)
     rows = (dataclasses.replace(sweep.rows[0], estimate=other), *sweep.rows[1:])
     line = summary.sampling_line(dataclasses.replace(sweep, rows=rows), z=False)
-    assert "from 64 to 128 independent blocks of 2,048 to 1,048,576 samples" in line
+    assert "(64 to 128 independent blocks, 2,048 to 1,048,576 samples)" in line
     assert "; [ ] is the 99.9999 % interval; " in line
 
 

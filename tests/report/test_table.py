@@ -18,25 +18,97 @@ ANSI = re.compile(r"\x1b\[[0-9;]*m")
 def test_a_sweep_at_80_columns(sweep):
     assert table.render(sweep, width=80, color=False) == (
         """\
-saturation  distribution=t standardize=no alpha=1e-6 scale=sqrt sigma=1
+saturation  distribution=t standardize=no scale=sqrt sigma=1
 
-                                                            predicted
-check                                measured                 (exact)  verdict
-────────────────────────────────────────────────────────────────────────────────
+                                                     predicted
+check                         measured                 (exact)     z  verdict
+───────────────────────────────────────────────────────────────────────────────
 dk=8
-  softmax.saturated_fraction         0.012312 ± 0.000026       0.0123  confirmed
-  jacobian.frobenius statistic=rms    0.14300 ± 0.00030      0.142857  confirmed
-  jacobian.frobenius statistic=mean   (3.0030 ± 0.0063)e-9       3e-9  confirmed
-
+  softmax.saturated_fraction  0.012312 ± 0.000026       0.0123  +0.5  confirmed
+  jacobian.frobenius rms       0.14300 ± 0.00030      0.142857  +0.5  confirmed
+  jacobian.frobenius mean      (3.0030 ± 0.0063)e-9       3e-9  +0.5  confirmed
 dk=64
-  softmax.saturated_fraction         0.012312 ± 0.000026       0.0123  confirmed
-  jacobian.frobenius statistic=rms    0.14300 ± 0.00030      0.142857  confirmed
-  jacobian.frobenius statistic=mean   (3.0030 ± 0.0063)e-9       3e-9  confirmed
+  softmax.saturated_fraction  0.012312 ± 0.000026       0.0123  +0.5  confirmed
+  jacobian.frobenius rms       0.14300 ± 0.00030      0.142857  +0.5  confirmed
+  jacobian.frobenius mean      (3.0030 ± 0.0063)e-9       3e-9  +0.5  confirmed
 
 as expected: 6 confirmed
-± is one standard error, from 64 independent blocks of 1,048,576 samples in all;
-seed 7, PCG64DXSM
+± is one standard error (64 independent blocks, 1,048,576 samples); z counts
+them; seed 7, PCG64DXSM
 """
+    )
+
+
+def test_measured_numbers_at_100_columns(spread):
+    text = table.render(spread, width=100, color=False)
+    assert text == (
+        """\
+saturation  dk=64 distribution=t standardize=no
+
+check                  measured             predicted (exact)     z  tolerance  verdict
+─────────────────────────────────────────────────────────────────────────────────────────
+keys=8 scale=none
+  softmax.entropy       2.00000 ± 0.00067                   2  +0.0      ±0.02  confirmed
+  jacobian.trace mean   0.70000 ± 0.00023                 0.7  +0.0     ±0.007  confirmed
+keys=8 scale=dk
+  softmax.entropy       0.50000 ± 0.00017                 0.5  +0.0     ±0.005  confirmed
+  jacobian.trace mean  0.175000 ± 0.000058              0.175  +0.0   ±0.00175  confirmed
+keys=64 scale=none
+  softmax.entropy       2.00000 ± 0.00067                   2  +0.0      ±0.02  confirmed
+  jacobian.trace mean   0.70000 ± 0.00023                 0.7  +0.0     ±0.007  confirmed
+keys=64 scale=dk
+  softmax.entropy       0.50000 ± 0.00017                 0.5  +0.0     ±0.005  confirmed
+  jacobian.trace mean  0.175000 ± 0.000058              0.175  +0.0   ±0.00175  confirmed
+
+measured only (no closed form); 0.79096(17) is 0.79096 ± 0.00017
+  scale  softmax.max_weight  softmax.effective_keys
+keys=8
+  none   0.79096(17)          28.1016(95)
+  dk     0.19774(17)         112.4064(95)
+keys=64
+  none   0.79096(17)          28.1016(95)
+  dk     0.19774(17)         112.4064(95)
+
+  jacobian   scale  mean          rms          median       95 %
+keys=8
+  frobenius  none   0.70000(17)   0.80000(20)  0.60000(15)  1e-7 ± n/a
+             dk     0.17500(17)   0.20000(20)  0.15000(15)  2.5e-8 ± n/a
+  trace      none   0.70000(23)   0.80000(20)  0.60000(15)  1e-7 ± n/a
+             dk     0.175000(58)  0.20000(20)  0.15000(15)  2.5e-8 ± n/a
+keys=64
+  frobenius  none   0.70000(17)   0.80000(20)  0.60000(15)  1e-7 ± n/a
+             dk     0.17500(17)   0.20000(20)  0.15000(15)  2.5e-8 ± n/a
+  trace      none   0.70000(23)   0.80000(20)  0.60000(15)  1e-7 ± n/a
+             dk     0.175000(58)  0.20000(20)  0.15000(15)  2.5e-8 ± n/a
+
+as expected: 8 confirmed; 36 measured only
+± is one standard error (64 independent blocks, 1,048,576 samples); z counts them; seed 7, PCG64DXSM
+
+measured only  jacobian.frobenius keys=8 scale=none statistic=q95; jacobian.trace keys=8 scale=none
+  statistic=q95; jacobian.frobenius keys=8 scale=dk statistic=q95; 5 more
+  error bar not available (a quantile lies beyond the bins)
+"""
+    )
+
+
+@pytest.mark.parametrize("width", range(60, 161, 3))
+def test_measured_numbers_fit_and_none_is_cut(spread, width):
+    text = table.render(spread, width=width, color=False)
+    assert max(map(len, text.splitlines())) <= width
+    assert "…" not in text
+    for row in spread.rows:
+        if row.prediction.kind == "none" and row.params.get("statistic") != "q95":
+            assert re.search(rf"(?<!\S){re.escape(rows.concise(row.estimate))}(?!\S)", text)
+    assert ("no room for" in text) == (width < 72)
+
+
+def test_a_run_of_measured_numbers_alone_has_no_empty_table(spread):
+    only = tuple(row for row in spread.rows if row.prediction.kind == "none")
+    text = table.render(dataclasses.replace(spread, rows=only), width=100, color=False)
+    assert "─" not in text
+    assert "z counts" not in text
+    assert (
+        text.splitlines()[2] == "measured only (no closed form); 0.79096(17) is 0.79096 ± 0.00017"
     )
 
 
@@ -74,11 +146,12 @@ def test_columns_go_by_their_importance(mixed, width, names):
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 140])
-def test_colours_add_nothing_but_colour(mixed, width):
-    plain, coloured = (table.render(mixed, width=width, color=color) for color in (False, True))
-    stripped = [line.rstrip() for line in ANSI.sub("", coloured).splitlines()]
-    assert stripped == plain.splitlines()
-    assert "\x1b" not in plain
+def test_colours_add_nothing_but_colour(mixed, spread, width):
+    for run in (spread, mixed):
+        plain, coloured = (table.render(run, width=width, color=color) for color in (False, True))
+        stripped = [line.rstrip() for line in ANSI.sub("", coloured).splitlines()]
+        assert stripped == plain.splitlines()
+        assert "\x1b" not in plain
     assert "\x1b[1;31mrefuted ✗" in coloured
     assert "\x1b[32mconfirmed" in coloured
 
@@ -184,7 +257,7 @@ def test_a_terminal_gets_its_width_and_colours_unless_refused(mixed, monkeypatch
 
 
 def test_rich_is_not_imported_before_a_table_is_drawn():
-    names = "rows, summary, table, record, text, junit, save"
+    names = "rows, measured, summary, table, record, text, junit, save"
     code = (
         f"import sys; from sdpa_check.report import {names}; "
         "sys.exit(sorted({'rich', 'numpy', 'matplotlib'} & sys.modules.keys()))"

@@ -5,7 +5,7 @@ import dataclasses
 import io
 import re
 
-from sdpa_check.report import rows, text
+from sdpa_check.report import junit, rows, text
 
 
 def test_csv_has_one_line_a_row_and_every_digit(mixed):
@@ -58,6 +58,34 @@ def test_markdown_is_a_table_with_the_cells_that_people_read(mixed):
     for line, expected in zip(cells[2:], rows.run_cells(mixed), strict=True):
         assert [_unescaped(cell) for cell in line] == [expected[name] for name in cells[0]]
     assert len({len(line) for line in table}) == 1  # aligned in the source too
+
+
+def test_markdown_has_the_grids_of_measured_numbers(spread):
+    written = text.markdown(spread)
+    main, numbers, statistics = (
+        [_split(line) for line in block.splitlines()]
+        for block in written.split("\n\n")
+        if block.startswith("|")
+    )
+    assert len(main) == 2 + 8
+    assert numbers[0] == ["", "scale", "softmax.max_weight", "softmax.effective_keys"]
+    assert numbers[2] == ["keys=8", "none", "0.79096(17)", "28.1016(95)"]
+    assert len(numbers) == 2 + 4
+    assert statistics[0] == ["", "jacobian", "scale", "mean", "rms", "median", "95 %"]
+    assert statistics[3][:4] == ["keys=8", "frobenius", "dk", "0.17500(17)"]
+    assert len(statistics) == 2 + 8
+    assert [cell.endswith(":") for cell in numbers[1]] == [False, False, True, True]
+    assert "\n\nmeasured only (no closed form); 0.79096(17) is 0.79096 ± 0.00017\n\n|" in written
+
+
+def test_markdown_of_one_design_has_no_column_for_it(spread):
+    alone = dataclasses.replace(spread, rows=spread.rows[: len(spread.rows) // 4])
+    assert "\n| jacobian  | " in text.markdown(alone)
+
+
+def test_csv_and_junit_keep_what_is_measured_only_row_by_row(spread):
+    assert text.csv(spread).count("\n") == 1 + len(spread.rows)
+    assert junit.junit(spread).count("<testcase ") == len(spread.rows)
 
 
 def test_markdown_says_outcome_first_and_notes_and_reasons_below(mixed):

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import TYPE_CHECKING, TypedDict
 
+from sdpa_check.checks import Settings
 from sdpa_check.distributions import component_law, parse_dependence
 from sdpa_check.errors import InputError, unknown_name
-from sdpa_check.experiment import Settings
 from sdpa_check.logits import scaling
 from sdpa_check.records import Component, Design, Fault
 

@@ -1,0 +1,144 @@
+"""What is asked of an experiment, and how it is run: checks and settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sdpa_check import power
+from sdpa_check.quantities import Case, ExactQuantity, Quantity, quantity
+from sdpa_check.records import Fault, Prediction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from concurrent.futures import Executor
+
+    from sdpa_check.records import Design, Outcome, Relation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One question: a quantity, a case, and what the answer is expected to be.
+
+    `stated` replaces the theory's prediction by the numbers of an author (several only for a
+    quantity that is a list), and `relation` says how the measured number is claimed to stand to
+    it. With `versus` the number is the difference between the two cases. `band` replaces the
+    equivalence band, and `expected` is the outcome that counts as expected (None: what theory
+    makes of it).
+    """
+
+    id: str
+    quantity: str
+    case: Case
+    versus: Case | None = None
+    expected: Outcome | None = None
+    stated: tuple[float, ...] = ()
+    relation: Relation = "equal"
+    band: float | None = None
+    tolerance: float | None = None
+
+    @property
+    def cases(self) -> tuple[Case, ...]:
+        """The case, and the one that it is compared with."""
+        return (self.case,) if self.versus is None else (self.case, self.versus)
+
+    def prediction(self, asked: Quantity) -> Prediction:
+        """What the author states, or else what theory says."""
+        if not self.stated:
+            return asked.predict(self.case)
+        return Prediction(value=self.stated[0], kind="stated", source=self.how_stated)
+
+    @property
+    def how_stated(self) -> str:
+        """The source of a stated prediction."""
+        return "stated" if self.relation == "equal" else f"stated: {self.relation}"
+
+    def band_for(self, asked: Quantity, prediction: Prediction, tolerance: float) -> float:
+        """Half-width of the equivalence band: the check's own, or that of its quantity."""
+        if self.band is not None:
+            return self.band
+        return asked.band(self.case, prediction, self.tolerance or tolerance)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How checks are run. Nothing here changes what is true, only how precisely it is seen.
+
+    Attributes:
+        seed: root seed.
+        jobs: threads; None for the cores present.
+        executor: where blocks run instead of threads.
+        precision: wanted standard error relative to the scale that the band is a fraction of;
+            None plans the sample size from the band itself, so that a true prediction is confirmed.
+        samples: number of dot products or rows per design; overrides the plan.
+        tolerance: relative half-width of the equivalence band.
+        alpha: false-alarm probability of all checks together.
+        checks: how many checks share `alpha`; None for those that are run.
+        fault: a planted error, for showing that the checks can fail.
+        progress: called as progress(label, blocks done, blocks in all).
+    """
+
+    seed: int = 0
+    jobs: int | None = None
+    executor: Executor | None = None
+    precision: float | None = None
+    samples: int | None = None
+    tolerance: float = 0.01
+    alpha: float = power.ALPHA
+    checks: int | None = None
+    fault: Fault = field(default_factory=Fault)
+    progress: Callable[[str, int, int], None] | None = None
+
+
+def parameters(case: Case, asked: Quantity | ExactQuantity) -> dict[str, Any]:
+    """The parameters of a row, flat and by the names of the options."""
+    if isinstance(asked, ExactQuantity):
+        return dict(case.inputs)
+    first = case.designs[0]
+    dk: int | list[int] = first.dk if not asked.sweep else [d.dk for d in case.designs]
+    params: dict[str, Any] = {"dk": dk, **law_parameters(first), "keys": first.keys}
+    params["scale"] = None if case.scale is None else case.scale.name
+    if asked.sweep:
+        return params
+    if "scale" in asked.params:
+        params["multiplier"] = case.multiplier
+    if "statistic" in asked.params:
+        params["statistic"] = case.statistic or "rms"
+    if "level" in asked.params:
+        params["level"] = case.level
+    return params | dict(case.inputs)
+
+
+def law_parameters(design: Design) -> dict[str, Any]:
+    """The laws of a design, flat and by the names of the options."""
+    q, k = design.query, design.key
+    return {
+        "distribution": q.distribution,
+        "df": q.df,
+        "standardize": q.standardize,
+        "sigma": q.sigma,
+        "sigma_k": k.sigma,
+        "mean": q.mean,
+        "mean_k": k.mean,
+        "corr": design.corr,
+    }
+
+
+def checks_of(cases: Iterable[tuple[str, Case]]) -> list[Check]:
+    """A check for every (quantity, case); its id is the quantity and what tells the case apart."""
+    return [
+        Check(id=f"{name}[{','.join(_parts(quantity(name), case))}]", quantity=name, case=case)
+        for name, case in cases
+    ]
+
+
+def _parts(asked: Quantity | ExactQuantity, case: Case) -> list[str]:
+    params = parameters(case, asked)
+    dk = params["dk"]
+    parts = [f"dk={dk if isinstance(dk, int) else '+'.join(map(str, dk))}"]
+    parts += [
+        f"{name}={params[name]}"
+        for name in ("keys", "scale", "statistic", "level")
+        if params.get(name) is not None
+    ]
+    return parts

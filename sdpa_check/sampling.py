@@ -1,0 +1,171 @@
+"""Designs → merged sums: which work is done for a design, and how many blocks of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING
+
+from sdpa_check import engine, power, rng
+from sdpa_check.logits import scaling
+from sdpa_check.measures.dot import DotWork, block_vectors
+from sdpa_check.measures.rows import RowsShape, RowsWork
+from sdpa_check.quantities import ExactQuantity, Quantity, Sample, multiplier, quantity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sdpa_check.checks import Check, Settings
+    from sdpa_check.quantities import Case
+    from sdpa_check.quantities.base import Sampling
+    from sdpa_check.records import Design
+
+Key = tuple["Sampling", "Design"]
+"""What is sampled once: a design, and the kind of block."""
+
+PILOT_BLOCKS = 32
+"""Blocks of the pilot that plans the sample size; it has streams of its own and is thrown away."""
+
+WORK_LIMIT = 2e11
+"""Elementary operations a planned run may cost; beyond, checks may end inconclusive and say so."""
+
+_FOLLOWERS = 8
+"""A quantity that does not lead may ask for at most this many times the blocks of those that do."""
+
+
+def keys(check: Check) -> set[Key]:
+    """The samplings that a check reads."""
+    asked = quantity(check.quantity)
+    if isinstance(asked, ExactQuantity):
+        return set()
+    return {(asked.sampling, design) for case in check.cases for design in case.designs}
+
+
+def applied(case: Case, design: Design, settings: Settings) -> float:
+    """The multiplier of the measurement: that of the case, unless a fault replaces its rule."""
+    if case.scale is None:
+        return 1.0
+    rule = scaling.parse(settings.fault.scale) if settings.fault.scale else case.scale
+    return multiplier(rule, design, case.d_model)
+
+
+def sample(
+    sampling: Sampling, design: Design, group: list[Check], settings: Settings, total: int
+) -> Sample:
+    """Draw and merge the blocks of one design, as many as the checks of its `group` need.
+
+    Args:
+        sampling: the kind of block.
+        design: what is drawn.
+        group: the checks that read the design.
+        settings: how checks are run.
+        total: how many checks share the false-alarm probability.
+    """
+    make = _work_maker(sampling, design, group, settings)
+    label = f"d_k={design.dk}" + (f", m={design.keys}" if design.keys else "")
+    blocks = _blocks_of_samples(make("main"), settings) or _planned(make, group, settings, total)
+    blocks = engine.whole(blocks)
+    done = 0
+
+    def advance(step: int) -> None:
+        nonlocal done
+        done += step
+        if settings.progress is not None:
+            settings.progress(label, done, blocks)
+
+    work = make("main")
+    return Sample(work=work, replicates=_merged(work, blocks, settings, advance))
+
+
+def _merged(
+    work: DotWork | RowsWork,
+    blocks: int,
+    settings: Settings,
+    progress: Callable[[int], None] | None = None,
+) -> engine.Replicates:
+    return engine.run(
+        work,
+        seed=settings.seed,
+        blocks=blocks,
+        jobs=settings.jobs,
+        executor=settings.executor,
+        progress=progress,
+    )
+
+
+def _work_maker(
+    sampling: Sampling, design: Design, group: list[Check], settings: Settings
+) -> Callable[[str], DotWork | RowsWork]:
+    """A function from the name of the random stream to the work of a design."""
+    wanted = None if settings.samples is None else max(1, settings.samples // power.MIN_BLOCKS)
+    if sampling == "dot":
+        vectors = block_vectors(design, wanted)
+        return lambda stream: DotWork(design, vectors, settings.fault, stream)
+    wanted_multipliers = {
+        applied(case, design, settings)
+        for check in group
+        for case in check.cases
+        if design in case.designs
+    }
+    multipliers = tuple(sorted(wanted_multipliers))
+    shape = RowsShape.fitting(design.dk, design.keys or 2, wanted)
+    whole = RowsShape.fitting(design.dk, design.keys or 2)
+    scout = RowsWork(design, multipliers, whole, (), settings.fault, "scout")
+    gridded = scout.with_grids(rng.generator(settings.seed, scout.experiment, 0))
+    return lambda stream: dataclasses.replace(gridded, shape=shape, stream=stream)
+
+
+def _blocks_of_samples(work: DotWork | RowsWork, settings: Settings) -> int | None:
+    if settings.samples is None:
+        return None
+    return max(power.MIN_BLOCKS, math.ceil(settings.samples / work.size))
+
+
+def _planned(
+    make: Callable[[str], DotWork | RowsWork],
+    group: list[Check],
+    settings: Settings,
+    total: int,
+) -> int:
+    """Blocks from the wanted precision, by a pilot that is thrown away.
+
+    Going on until the error looks small enough would correlate value and error; the count is
+    fixed before the first block of the run is drawn.
+    """
+    pilot = make("pilot")
+    sample = Sample(work=pilot, replicates=_merged(pilot, PILOT_BLOCKS, settings))
+    lead, rest = power.MIN_BLOCKS, 0
+    for check in group:
+        asked = quantity(check.quantity)
+        if isinstance(asked, ExactQuantity) or asked.sweep or check.versus is not None:
+            continue
+        needed = _needed(check, asked, sample, settings, total)
+        if asked.lead:
+            lead = max(lead, needed)
+        else:
+            rest = max(rest, needed)
+    blocks = max(lead, min(rest, _FOLLOWERS * lead))
+    if settings.precision is not None:
+        return blocks
+    return min(blocks, max(power.MIN_BLOCKS, int(WORK_LIMIT / pilot.cost)))
+
+
+def _needed(check: Check, asked: Quantity, pilot: Sample, settings: Settings, total: int) -> int:
+    """Blocks that one check needs; 0 where it has no error bar or nothing to be held to."""
+    design = check.case.designs[0]
+    sample = dataclasses.replace(pilot, multiplier=applied(check.case, design, settings))
+    found = asked.estimate(check.case, (sample,))
+    prediction = check.prediction(asked)
+    if found.se is None or prediction.value is None or prediction.kind == "limit":
+        return 0
+    band = check.band_for(asked, prediction, settings.tolerance)
+    if not 0 < band < math.inf:
+        return 0
+    if settings.precision is not None:
+        target = settings.precision * band / (check.tolerance or settings.tolerance)
+        return power.blocks_needed(found.se, found.blocks, target)
+    # A number that is far from its claim is told apart from it with less than the band asks for.
+    away = abs(found.value - prediction.value) - 4 * found.se
+    room = max(band, away - band if check.relation == "equal" else away)
+    target = power.wanted_se(room, alpha=settings.alpha, checks=total)
+    return power.blocks_needed(found.se, found.blocks, target)
