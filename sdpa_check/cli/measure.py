@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sdpa_check.cli import options, output
-from sdpa_check.cli.options import Dk, Keys, Scale, Shared, with_shared
+from sdpa_check.cli.options import Dk, Keys, Law, Output, Sampling, Scale, with_options
 
 if TYPE_CHECKING:
     from sdpa_check.inputs import Options
@@ -13,8 +13,15 @@ if TYPE_CHECKING:
     from sdpa_check.studies.study import Study
 
 
-@with_shared
-def variance(dk: Dk = ["64"], scale: Scale = ["sqrt"], *, shared: Shared) -> None:  # noqa: B006
+@with_options
+def variance(
+    dk: Dk = ["64"],  # noqa: B006
+    scale: Scale = ["sqrt"],  # noqa: B006
+    *,
+    law: Law,
+    sampling: Sampling,
+    out: Output,
+) -> None:
     """Mean, variance, std, kurtosis and IQR of q·k, and of the scaled logit, against theory.
 
     For example:
@@ -28,23 +35,27 @@ def variance(dk: Dk = ["64"], scale: Scale = ["sqrt"], *, shared: Shared) -> Non
         from sdpa_check.studies import variance as command
 
         rules = options.words(scale)
-        return command.study(options.integers("--dk", dk), rules, _options(shared) | progress)
+        return command.study(
+            options.integers("--dk", dk), rules, api_options(law, sampling) | progress
+        )
 
     def figures(study: Study) -> dict[str, Figure]:
         from sdpa_check.studies import variance_figures
 
         return variance_figures.figures(study)
 
-    output.report("variance", shared, compute, figures)
+    output.report("variance", out, compute, figures)
 
 
-@with_shared
+@with_options
 def saturation(
     dk: Dk = ["64"],  # noqa: B006
     keys: Keys = ["64"],  # noqa: B006
     scale: Scale = ["all"],  # noqa: B006
     *,
-    shared: Shared,
+    law: Law,
+    sampling: Sampling,
+    out: Output,
 ) -> None:
     """Entropy, weights and Jacobian norms of softmax rows, per scaling, against exact theory.
 
@@ -62,7 +73,7 @@ def saturation(
             options.integers("--dk", dk),
             options.integers("--keys", keys),
             options.words(scale),
-            _options(shared) | progress,
+            api_options(law, sampling) | progress,
         )
 
     def figures(study: Study) -> dict[str, Figure]:
@@ -70,24 +81,28 @@ def saturation(
 
         return saturation_figures.figures(study)
 
-    output.report("saturation", shared, compute, figures)
+    output.report("saturation", out, compute, figures)
 
 
-def _options(shared: Shared) -> Options:
+def api_options(law: Law | None, sampling: Sampling) -> Options:
     """The options of the command line as those of the Python API."""
-    return {
-        "dist": shared.dist,
-        "df": shared.df,
-        "standardize": shared.standardize,
-        "sigma": shared.sigma,
-        "sigma_k": shared.sigma_k,
-        "mean": shared.mean,
-        "mean_k": shared.mean_k,
-        "corr": shared.corr,
-        "dmodel": shared.dmodel,
-        "precision": options.optional(options.fraction, "--precision", shared.precision),
-        "samples": options.optional(options.integer, "--samples", shared.samples),
-        "tolerance": options.fraction("--tolerance", shared.tolerance),
-        "seed": options.seed(shared.seed),
-        "jobs": shared.jobs,
+    found: Options = {
+        "precision": options.optional(options.fraction, "--precision", sampling.precision),
+        "samples": options.optional(options.integer, "--samples", sampling.samples),
+        "tolerance": options.fraction("--tolerance", sampling.tolerance),
+        "seed": options.seed(sampling.seed),
+        "jobs": sampling.jobs,
     }
+    if law is not None:
+        found |= {
+            "dist": law.dist,
+            "df": law.df,
+            "standardize": law.standardize,
+            "sigma": law.sigma,
+            "sigma_k": law.sigma_k,
+            "mean": law.mean,
+            "mean_k": law.mean_k,
+            "corr": law.corr,
+            "dmodel": law.dmodel,
+        }
+    return found

@@ -18,8 +18,6 @@ _T = TypeVar("_T")
 
 FORMATS = ("table", "json", "csv", "md", "junit")
 
-_LAW, _RUN, _OUTPUT = "Law of q and k", "Sampling and judging", "Output"
-
 
 def _config(context: typer.Context, value: Path | None) -> Path | None:
     """Read a TOML file of options; those on the command line win."""
@@ -73,48 +71,41 @@ Scale = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shared:
-    """The options that every measuring command takes, under the same name with the same meaning."""
+class Law:
+    """The law of q and k."""
 
     dist: Annotated[
         str,
         typer.Option(
-            metavar="LAW",
-            help="gaussian, uniform, rademacher, laplace, t, cauchy or mixture.",
-            rich_help_panel=_LAW,
+            metavar="LAW", help="gaussian, uniform, rademacher, laplace, t, cauchy or mixture."
         ),
     ] = "gaussian"
-    df: Annotated[
-        float | None, typer.Option(help="Degrees of freedom of t.", rich_help_panel=_LAW)
-    ] = None
+    df: Annotated[float | None, typer.Option(help="Degrees of freedom of t.")] = None
     standardize: Annotated[
         bool,
-        typer.Option(
-            "--standardize", help="Give a raw t unit variance (df > 2).", rich_help_panel=_LAW
-        ),
+        typer.Option("--standardize", help="Give a raw t unit variance (df > 2)."),
     ] = False
-    sigma: Annotated[float, typer.Option(help="Scale of q (and of k).", rich_help_panel=_LAW)] = 1.0
-    sigma_k: Annotated[
-        float | None, typer.Option(help="Scale of k, if another.", rich_help_panel=_LAW)
-    ] = None
-    mean: Annotated[float, typer.Option(help="Mean of q (and of k).", rich_help_panel=_LAW)] = 0.0
-    mean_k: Annotated[
-        float | None, typer.Option(help="Mean of k, if another.", rich_help_panel=_LAW)
-    ] = None
+    sigma: Annotated[float, typer.Option(help="Scale of q (and of k).")] = 1.0
+    sigma_k: Annotated[float | None, typer.Option(help="Scale of k, if another.")] = None
+    mean: Annotated[float, typer.Option(help="Mean of q (and of k).")] = 0.0
+    mean_k: Annotated[float | None, typer.Option(help="Mean of k, if another.")] = None
     corr: Annotated[
         str,
-        typer.Option(metavar="KIND:RHO", help="none, ar1:ρ, equi:ρ or qk:ρ.", rich_help_panel=_LAW),
+        typer.Option(metavar="KIND:RHO", help="none, ar1:ρ, equi:ρ or qk:ρ."),
     ] = "none"
-    dmodel: Annotated[
-        int | None, typer.Option(help="d_model, for the rule sqrt_dmodel.", rich_help_panel=_LAW)
-    ] = None
+    dmodel: Annotated[int | None, typer.Option(help="d_model, for the rule sqrt_dmodel.")] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How many samples are drawn, from which seed, on how many threads, and how they are judged."""
+
     precision: Annotated[
         str | None,
         typer.Option(
             metavar="P",
             help="Relative standard error, e.g. 0.1%. Default: planned so that a true prediction "
             "is confirmed.",
-            rich_help_panel=_RUN,
         ),
     ] = None
     samples: Annotated[
@@ -122,20 +113,17 @@ class Shared:
         typer.Option(
             metavar="N",
             help="Dot products or rows per design, instead of a precision; 1e7 is fine.",
-            rich_help_panel=_RUN,
         ),
     ] = None
     tolerance: Annotated[
         str,
-        typer.Option(metavar="P", help="Half-width of the equivalence band.", rich_help_panel=_RUN),
+        typer.Option(metavar="P", help="Half-width of the equivalence band."),
     ] = "1%"
     seed: Annotated[
         str,
-        typer.Option(metavar="N", help="Root seed, or 'random'.", rich_help_panel=_RUN),
+        typer.Option(metavar="N", help="Root seed, or 'random'."),
     ] = "0"
-    jobs: Annotated[
-        int | None, typer.Option(help="Threads; default: all cores.", rich_help_panel=_RUN)
-    ] = None
+    jobs: Annotated[int | None, typer.Option(help="Threads; default: all cores.")] = None
     config: Annotated[
         Path | None,
         typer.Option(
@@ -143,60 +131,69 @@ class Shared:
             help="TOML file of options; the command line wins.",
             is_eager=True,
             callback=_config,
-            rich_help_panel=_RUN,
         ),
     ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """What goes to stdout, to stderr and into files."""
+
     format: Annotated[
         str,
-        typer.Option(
-            metavar="|".join(FORMATS), help="What goes to stdout.", rich_help_panel=_OUTPUT
-        ),
+        typer.Option(metavar="|".join(FORMATS), help="What goes to stdout."),
     ] = "table"
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR", help="Where files go; default outputs/COMMAND.", rich_help_panel=_OUTPUT
-        ),
+        typer.Option(metavar="DIR", help="Where files go; default outputs/COMMAND."),
     ] = None
-    save: Annotated[
-        bool, typer.Option("--save/--no-save", help="Write files.", rich_help_panel=_OUTPUT)
-    ] = True
-    plot: Annotated[
-        bool, typer.Option("--plot/--no-plot", help="Draw plots.", rich_help_panel=_OUTPUT)
-    ] = True
-    quiet: Annotated[
-        bool, typer.Option("--quiet", help="Nothing on stderr but errors.", rich_help_panel=_OUTPUT)
-    ] = False
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Show tracebacks.", rich_help_panel=_OUTPUT)
-    ] = False
+    save: Annotated[bool, typer.Option("--save/--no-save", help="Write files.")] = True
+    plot: Annotated[bool, typer.Option("--plot/--no-plot", help="Draw plots.")] = True
+    quiet: Annotated[bool, typer.Option("--quiet", help="Nothing on stderr but errors.")] = False
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False
 
 
-def with_shared(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of `Shared`; it receives them as its keyword `shared`."""
-    hints = get_type_hints(Shared, include_extras=True)
-    extra = [
-        inspect.Parameter(
-            f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=hints[f.name]
-        )
-        for f in fields(Shared)
-    ]
+GROUPS = (Law, Sampling, Output)
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of every group of `GROUPS` that annotates one of its parameters.
+
+    Each group then reaches the command as one object, so an option is declared here and nowhere
+    else.
+    """
     signature = inspect.signature(command, eval_str=True)
+    groups = {p.name: p.annotation for p in signature.parameters.values() if p.annotation in GROUPS}
     own = [
         p.replace(kind=inspect.Parameter.KEYWORD_ONLY)
         for p in signature.parameters.values()
-        if p.name != "shared"
+        if p.name not in groups
+    ]
+    extra = [
+        inspect.Parameter(
+            f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=hint
+        )
+        for group in groups.values()
+        for f, hint in zip(fields(group), _hints(group), strict=True)
     ]
 
     @wraps(command)
     def wrapped(**values: Any) -> None:
-        shared = Shared(**{f.name: values.pop(f.name) for f in fields(Shared)})
-        command(**values, shared=shared)
+        made = {
+            name: group(**{f.name: values.pop(f.name) for f in fields(group)})
+            for name, group in groups.items()
+        }
+        command(**values, **made)
 
     wrapped.__signature__ = signature.replace(parameters=own + extra)  # type: ignore[attr-defined]
     wrapped.__annotations__ = {p.name: p.annotation for p in own + extra} | {"return": None}
     del wrapped.__wrapped__
     return wrapped
+
+
+def _hints(group: type) -> list[Any]:
+    hints = get_type_hints(group, include_extras=True)
+    return [hints[f.name] for f in fields(group)]
 
 
 def integers(where: str, texts: list[str]) -> list[int]:

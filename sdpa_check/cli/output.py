@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from sdpa_check.cli.options import FORMATS, Shared
+from sdpa_check.cli.options import FORMATS, Output
 from sdpa_check.errors import unknown_name
 
 if TYPE_CHECKING:
@@ -29,32 +29,32 @@ FIGURES = "figures.json"
 
 def report(
     command: str,
-    shared: Shared,
+    options: Output,
     compute: Callable[[Options], Study],
-    figures: Callable[[Study], dict[str, Figure]],
+    figures: Callable[[Study], dict[str, Figure]] | None = None,
 ) -> None:
     """Compute a study, show it, save it, draw its figures, and leave with its exit code.
 
     The table stands on the screen and the record on the disk before any plotting starts.
     """
-    if shared.format not in FORMATS:
-        raise unknown_name("--format", shared.format, FORMATS)
-    directory = shared.out or Path("outputs") / command
-    if shared.save:
+    if options.format not in FORMATS:
+        raise unknown_name("--format", options.format, FORMATS)
+    directory = options.out or Path("outputs") / command
+    if options.save:
         from sdpa_check.report.save import check_writable
 
         check_writable(directory)
-    progress = Progress(quiet=shared.quiet)
+    progress = Progress(quiet=options.quiet)
     try:
         study = compute({"progress": progress})
     finally:
         progress.close()
-    show(study.run, shared.format)
-    if shared.save:
+    show(study.run, options.format)
+    if options.save:
         save_run(directory, study.run)
-        if shared.plot:
+        if options.plot and figures is not None:
             save_figures(directory, figures(study))
-        if not shared.quiet:
+        if not options.quiet:
             sys.stderr.write(f"files: {directory}\n")
     raise typer.Exit(study.run.exit_code)
 

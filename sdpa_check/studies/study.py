@@ -36,10 +36,24 @@ def conduct(
     inputs: Inputs,
     design: Mapping[str, Any],
     notes: Callable[[Sequence[Row]], Sequence[str]],
+    *,
+    population: Sequence[Check] = (),
+    finish: Callable[[list[Row]], list[Row]] = list,
 ) -> Study:
-    """Run the checks and put the record together."""
+    """Run the checks and put the record together.
+
+    Args:
+        command: the name of the command.
+        checks: what to do.
+        inputs: resolved inputs, of which the settings are used.
+        design: the inputs, as the record shows them.
+        notes: rows → sentences to show under the table.
+        population: the checks that `checks` were selected from, see `experiment.run`.
+        finish: rows → rows, to add to them before they are counted.
+    """
     started, clock = datetime.now(UTC), time.perf_counter()
-    rows, samples = experiment.run(checks, inputs.settings)
+    rows, samples = experiment.run(checks, inputs.settings, population)
+    rows = finish(rows)
     outcome, code = verdict.conclude(rows)
     run = Run(
         command=command,

@@ -217,3 +217,10 @@ def test_title_without_any_error_bar(spread):
     ]
     run = dataclasses.replace(spread, rows=tuple(bare))
     assert measured.title(run, measured.grids(run)) == "measured only (no closed form)"
+
+
+def test_a_statistic_is_a_column_where_every_row_has_one(spread):
+    some = tuple(row for row in spread.rows if "statistic" in row.params)
+    (grid,) = measured.grids(dataclasses.replace(spread, rows=some))
+    assert grid.labels == ("jacobian", "scale")
+    assert grid.columns == ("mean", "rms", "median", "95 %")

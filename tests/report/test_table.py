@@ -99,7 +99,20 @@ def test_measured_numbers_fit_and_none_is_cut(spread, width):
     for row in spread.rows:
         if row.prediction.kind == "none" and row.params.get("statistic") != "q95":
             assert re.search(rf"(?<!\S){re.escape(rows.concise(row.estimate))}(?!\S)", text)
-    assert ("no room for" in text) == (width < 72)
+    assert ("no room for" in " ".join(text.split())) == (width < 72)
+
+
+def test_the_kind_of_all_predictions_stands_beside_the_name_where_it_fits(spread):
+    for width, header in ((88, "         predicted\n"), (89, "  predicted (exact)     z  ")):
+        text = table.render(spread, width=width, color=False)
+        assert header in text
+        assert max(map(len, text.partition("\n\nmeasured")[0].splitlines())) <= width
+
+
+def test_a_number_is_not_parted_from_its_error_or_unit(sweep):
+    run = dataclasses.replace(sweep, notes=(f"{'x' * 54} 12 ± 3 of 95 %",))
+    text = table.render(run, width=60, color=False)
+    assert f"{'x' * 54}\n12 ± 3 of 95 %\n" in text
 
 
 def test_a_run_of_measured_numbers_alone_has_no_empty_table(spread):

@@ -1,0 +1,1 @@
+"""Claims of documents as data: TOML files, read and checked, and turned into checks."""

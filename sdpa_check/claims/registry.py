@@ -1,0 +1,283 @@
+"""TOML files → claims: reading, checking and selecting.
+
+A file holds ``[[claim]]`` blocks; `FIELDS` says what may stand in one. With ``each`` a block stands
+for a list of claims, one for every entry: ``each = { dk = [8, 64] }`` and ``stated = [8, 64]`` make
+``id[dk=8]`` and ``id[dk=64]``.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import tomllib
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from sdpa_check.claims.claim import Claim
+from sdpa_check.errors import InputError, unknown_name
+from sdpa_check.quantities import QUANTITIES, ExactQuantity, quantity
+from sdpa_check.quantities.params import DESIGN, PARAMS, ROW, Param
+from sdpa_check.records import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from sdpa_check.quantities import Quantity
+
+_TEXTS = ("id", "source", "section", "statement", "quantity", "right", "note", "reason")
+_TABLES = ("params", "versus", "each", "control")
+FIELDS = {
+    **dict.fromkeys(_TEXTS, "a text"),
+    **dict.fromkeys(_TABLES, "a table"),
+    "stated": "a number, a list of numbers, or 'inf'",
+    "relation": "'equal', 'at least' or 'at most'",
+    "decimals": "an integer from 0 to 15",
+    "band": "a number ≥ 0",
+    "tolerance": "a number between 0 and 1",
+    "expected": "'confirmed', 'refuted', 'inconclusive', 'undefined' or 'not run'",
+    "slow": "true or false",
+}
+"""What may stand in a ``[[claim]]`` block, and of what kind it is."""
+
+_REQUIRED = ("id", "statement")
+_CONTROLS = ("stated", "relation", "band")
+
+
+def builtin() -> list[Claim]:
+    """The claims of the three documents that the package ships, in the order of its files."""
+    folder = resources.files("sdpa_check.claims")
+    names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".toml"))
+    found: list[Claim] = []
+    for name in names:
+        found += parse(folder.joinpath(name).read_text(encoding="utf-8"), name)
+    _refuse_duplicates(found, "built-in claims")
+    return found
+
+
+def load(path: Path) -> list[Claim]:
+    """The claims of a file.
+
+    Raises:
+        InputError: for a file that cannot be read or a claim that cannot be used; the message names
+            the file, the claim, the field, what was got and what was wanted.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError("FILE", str(path), f"a readable TOML file ({reason})") from error
+    return parse(text, str(path))
+
+
+def parse(text: str, where: str) -> list[Claim]:
+    """The claims of a TOML text; `where` is the file that errors name."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(where, str(error), "valid TOML") from error
+    blocks = document.pop("claim", None)
+    document.pop("document", None)
+    if document:
+        raise unknown_name(f"{where}: top level", next(iter(document)), ("claim", "document"))
+    if not isinstance(blocks, list) or not blocks:
+        raise InputError(where, blocks, "at least one [[claim]] block")
+    claims = [
+        claim
+        for number, block in enumerate(blocks, start=1)
+        for claim in _claims(block, f"{where}: claim {number}", where)
+    ]
+    _refuse_duplicates(claims, where)
+    return claims
+
+
+def select(
+    claims: Sequence[Claim], chosen: Sequence[str] = (), ignored: Sequence[str] = ()
+) -> list[Claim]:
+    """The claims whose id matches a pattern of `chosen`, if there is any, and none of `ignored`.
+
+    Raises:
+        InputError: for a pattern that matches nothing.
+    """
+    ids = [claim.id for claim in claims]
+    for option, patterns in (("--select", chosen), ("--ignore", ignored)):
+        for pattern in patterns:
+            if not any(_matches(name, pattern) for name in ids):
+                raise unknown_name(option, pattern, ids)
+    return [
+        claim
+        for claim in claims
+        if (not chosen or any(_matches(claim.id, p) for p in chosen))
+        and not any(_matches(claim.id, p) for p in ignored)
+    ]
+
+
+def _matches(name: str, pattern: str) -> bool:
+    """fnmatch, with brackets taken literally; ``A-var`` also means ``A-var[dk=8]``."""
+    literal = pattern.replace("[", "[[]")
+    return fnmatch.fnmatchcase(name, literal) or name.partition("[")[0] == pattern
+
+
+def _claims(block: Any, where: str, file: str) -> list[Claim]:
+    """The claims that one block stands for."""
+    if not isinstance(block, dict):
+        raise InputError(where, block, "a [[claim]] table")
+    if isinstance(block.get("id"), str):
+        where = f"{file}: {block['id']}"
+    _check_fields(block, where)
+    if "quantity" not in block:
+        return [_documentary(block, where)]
+    asked = quantity(block["quantity"], f"{where}: quantity")
+    for table in ("params", "versus", "each", "control"):
+        _check_params(asked, block.get(table, {}), f"{where}: {table}", table)
+    return [_claim(variant, where) for variant in _variants(block, where)]
+
+
+def _check_fields(block: dict[str, Any], where: str) -> None:
+    for name, value in block.items():
+        if name not in FIELDS:
+            raise unknown_name(f"{where}: field", name, FIELDS)
+        if not _is_kind(name, value):
+            raise InputError(f"{where}: {name}", value, FIELDS[name])
+    for name in _REQUIRED:
+        if name not in block:
+            raise InputError(where, sorted(block), f"the field {name!r}")
+    if "quantity" in block and "stated" not in block:
+        raise InputError(where, sorted(block), "the field 'stated' beside 'quantity'")
+    if "quantity" not in block and "reason" not in block:
+        raise InputError(
+            where, sorted(block), "the field 'quantity', or 'reason' why there is none"
+        )
+    if "decimals" in block and "band" in block:
+        raise InputError(where, ["decimals", "band"], "only one of the two")
+
+
+def _is_kind(name: str, value: Any) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if name in _TEXTS:
+        return isinstance(value, str) and bool(value.strip())
+    if name in _TABLES:
+        return isinstance(value, dict)
+    if name == "stated":
+        many = isinstance(value, list) and value
+        return all(map(_is_stated, value)) if many else _is_stated(value)
+    return {
+        "relation": value in ("equal", "at least", "at most"),
+        "decimals": isinstance(value, int) and number and 0 <= value <= 15,
+        "band": number and value >= 0,
+        "tolerance": number and 0 < value < 1,
+        "expected": value in tuple(Outcome),
+        "slow": isinstance(value, bool),
+    }[name]
+
+
+def _is_stated(value: Any) -> bool:
+    return value == "inf" or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def allowed(asked: Quantity | ExactQuantity) -> dict[str, Param]:
+    """The parameters that a quantity takes, by name."""
+    own = {name: PARAMS[name] for name in asked.params}
+    if isinstance(asked, ExactQuantity):
+        return own
+    return {**DESIGN, **(ROW if asked.sampling != "dot" else {}), **own}
+
+
+def _check_params(
+    asked: Quantity | ExactQuantity, given: dict[str, Any], where: str, table: str
+) -> None:
+    known = allowed(asked)
+    for name, value in given.items():
+        if table == "control" and name in _CONTROLS:
+            if not _is_kind(name, value):
+                raise InputError(f"{where}.{name}", value, FIELDS[name])
+            continue
+        if name not in known:
+            raise unknown_name(f"{where} of {asked.name}", name, known)
+        if table == "each":
+            if not isinstance(value, list) or not value:
+                raise InputError(f"{where}.{name}", value, "a list, one entry for each claim")
+            for entry in value:
+                known[name].check(f"{where}.{name}", entry)
+        else:
+            known[name].check(f"{where}.{name}", value)
+
+
+def _variants(block: dict[str, Any], where: str) -> list[dict[str, Any]]:
+    """The blocks, without ``each``, that a block stands for."""
+    each = block.get("each")
+    if not each:
+        return [block]
+    counts = {len(entries) for entries in each.values()}
+    if len(counts) > 1:
+        raise InputError(f"{where}: each", each, "lists of one length")
+    (count,) = counts
+    stated = block["stated"]
+    if isinstance(stated, list) and len(stated) != count:
+        raise InputError(f"{where}: stated", stated, f"one number, or {count} as in `each`")
+    rest = {name: value for name, value in block.items() if name != "each"}
+    variants = []
+    for i in range(count):
+        own = {name: entries[i] for name, entries in each.items()}
+        label = ",".join(f"{name}={value}" for name, value in own.items())
+        variants.append(
+            rest
+            | {
+                "id": f"{block['id']}[{label}]",
+                "params": {**block.get("params", {}), **own},
+                "stated": stated[i] if isinstance(stated, list) else stated,
+            }
+        )
+    return variants
+
+
+def _claim(block: dict[str, Any], where: str) -> Claim:
+    stated = block["stated"]
+    band = block.get("band")
+    if "decimals" in block:
+        band = 10.0 ** -block["decimals"]
+    claim = Claim(
+        id=block["id"],
+        source=block.get("source", ""),
+        section=block.get("section", ""),
+        statement=block["statement"],
+        quantity=block["quantity"],
+        params=block.get("params", {}),
+        versus=block.get("versus"),
+        stated=tuple(float(x) for x in (stated if isinstance(stated, list) else [stated])),
+        relation=block.get("relation", "equal"),
+        band=band,
+        tolerance=block.get("tolerance"),
+        expected=Outcome(block.get("expected", "confirmed")),
+        right=block.get("right", ""),
+        note=block.get("note", ""),
+        control=block.get("control", {}),
+        slow=block.get("slow", False),
+    )
+    asked = QUANTITIES[block["quantity"]]
+    if not isinstance(asked, ExactQuantity) and len(claim.stated) != 1:
+        raise InputError(f"{where}: stated", stated, "one number, or `each` for several claims")
+    claim.check()  # values that only together cannot be used are found before anything is computed
+    return claim
+
+
+def _documentary(block: dict[str, Any], where: str) -> Claim:
+    for name in ("params", "versus", "each", "control", "stated", "decimals", "band", "tolerance"):
+        if name in block:
+            raise InputError(f"{where}: {name}", block[name], "a quantity beside it")
+    return Claim(
+        id=block["id"],
+        source=block.get("source", ""),
+        section=block.get("section", ""),
+        statement=block["statement"],
+        expected=Outcome.NOT_RUN,
+        right=block.get("right", ""),
+        note=block["reason"],
+    )
+
+
+def _refuse_duplicates(claims: Sequence[Claim], where: str) -> None:
+    seen: set[str] = set()
+    for claim in claims:
+        if claim.id in seen:
+            raise InputError(where, claim.id, "an id that no other claim has")
+        seen.add(claim.id)

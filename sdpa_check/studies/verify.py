@@ -1,0 +1,139 @@
+"""`verify`: every claim of a registry, judged, and theory held to the same measurements."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
+
+from sdpa_check.checks import Check
+from sdpa_check.claims import registry
+from sdpa_check.inputs import Options, resolve
+from sdpa_check.quantities import ExactQuantity, quantity
+from sdpa_check.records import Outcome, Prediction, Row
+from sdpa_check.studies.study import Study, conduct
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sdpa_check.claims.claim import Claim
+    from sdpa_check.records import Run
+
+THEORY = "theory/"
+"""How the ids of the rows begin that hold theory, and not a claim, to a measurement."""
+
+
+def verify(
+    path: str | Path | None = None,
+    *,
+    full: bool = False,
+    select: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+    **options: Unpack[Options],
+) -> Run:
+    """Judge the claims of a TOML file, or the built-in ones.
+
+    Where a claim asks for a number that theory predicts exactly, a second row holds that prediction
+    to the same measurement: a slip in a formula shows even where a claim has the right number.
+
+    Args:
+        path: a file of ``[[claim]]`` blocks; None for the claims that come with the package.
+        full: include claims that are marked as slow.
+        select: patterns of ids to keep; ``A-var`` also means ``A-var[dk=8]``.
+        ignore: patterns of ids to leave out.
+        options: see `Options`; those of the sampling are read.
+
+    Raises:
+        InputError: for a file or a pattern that cannot be used.
+    """
+    return study(path, full=full, select=select, ignore=ignore, options=options).run
+
+
+def study(
+    path: str | Path | None,
+    *,
+    full: bool,
+    select: Sequence[str],
+    ignore: Sequence[str],
+    options: Options,
+) -> Study:
+    """As `verify`, with what surrounds the run."""
+    inputs = resolve(options)
+    claims = registry.builtin() if path is None else registry.load(Path(path))
+    chosen = registry.select(claims, select, ignore)
+    left_out = [] if full else [claim for claim in chosen if claim.slow]
+    chosen = [claim for claim in chosen if full or not claim.slow]
+    design = {
+        "file": "built-in claims" if path is None else str(path),
+        "full": full,
+        "select": list(select),
+        "ignore": list(ignore),
+    }
+    return conduct(
+        "verify",
+        _checks(chosen),
+        inputs,
+        design,
+        lambda rows: _notes(rows, left_out),
+        population=_checks(claims),
+        finish=lambda rows: _explained(chosen, rows),
+    )
+
+
+def _checks(claims: Sequence[Claim]) -> list[Check]:
+    """A check for every claim with a quantity, then one for every exact prediction behind them."""
+    measured = [claim for claim in claims if claim.quantity is not None]
+    theory: dict[str, Check] = {}
+    for claim in measured:
+        check = theory_check(claim)
+        if check is not None:
+            theory.setdefault(check.id, check)
+    return [claim.check() for claim in measured] + list(theory.values())
+
+
+def theory_check(claim: Claim) -> Check | None:
+    """The check of theory itself at the case of a claim, where theory is exact there."""
+    check = claim.check()
+    asked = quantity(check.quantity)
+    if isinstance(asked, ExactQuantity) or asked.predict(check.case).kind != "exact":
+        return None
+    label = ",".join(f"{name}={value}" for name, value in sorted(claim.params.items()))
+    return Check(id=f"{THEORY}{check.quantity}[{label}]", quantity=check.quantity, case=check.case)
+
+
+def _explained(claims: Sequence[Claim], rows: list[Row]) -> list[Row]:
+    """The rows of the claims, in their order and with their explanations, then those of theory."""
+    found = {row.id: row for row in rows}
+    told = [_row(claim, found.pop(claim.id, None)) for claim in claims]
+    return told + list(found.values())
+
+
+def _row(claim: Claim, row: Row | None) -> Row:
+    if row is None:
+        return Row(
+            id=claim.id,
+            quantity="documentary",
+            params={},
+            estimate=None,
+            prediction=Prediction(value=None, kind="none", source=claim.source),
+            verdict=Outcome.NOT_RUN,
+            expected=Outcome.NOT_RUN,
+            reason=claim.note,
+        )
+    parts = [claim.statement, row.reason, claim.right and f"right: {claim.right}", claim.note]
+    return replace(row, reason="; ".join(part.rstrip(".") for part in parts if part))
+
+
+def _notes(rows: Sequence[Row], left_out: Sequence[Claim]) -> list[str]:
+    claims = [row for row in rows if not row.id.startswith(THEORY)]
+    theory = [row for row in rows if row.id.startswith(THEORY)]
+    tally = Counter(row.verdict for row in claims)
+    words = ", ".join(f"{tally[outcome]} {outcome}" for outcome in Outcome if tally[outcome])
+    notes = [f"Of {len(claims)} claims: {words}."]
+    if theory:
+        held = sum(row.verdict is Outcome.CONFIRMED for row in theory)
+        notes.append(f"Theory held to the same samples: {held} of {len(theory)} confirmed.")
+    if left_out:
+        notes.append(f"{len(left_out)} slow claims were left out; --full runs them.")
+    return notes
