@@ -31,7 +31,7 @@ from sdpa_check.records import Component, Design, Outcome, Prediction
 from sdpa_check.theory.law import DotLaw
 from sdpa_check.verdict import judge
 
-BLOCKS = 64
+DOT_BLOCKS, ROW_BLOCKS = 64, 32
 CHUNK = 25  # seeds to a task
 ALPHAS = (0.05, 0.01)
 DOT = ("dot.mean", "dot.variance", "dot.std", "dot.excess_kurtosis", "dot.iqr")
@@ -50,6 +50,7 @@ class Experiment:
 
     title: str
     work: DotWork | RowsWork
+    blocks: int
     checks: tuple[tuple[str, Case], ...]
 
 
@@ -60,7 +61,8 @@ def experiments() -> list[Experiment]:
         component = Component(**law)
         design = Design(dk=dk, query=component, key=component, corr=corr)
         checks = tuple((name, Case(designs=(design,))) for name in DOT)
-        return Experiment(f"{title}, d={dk}, n={vectors}²", DotWork(design, vectors), checks)
+        work = DotWork(design, vectors)
+        return Experiment(f"{title}, d={dk}, n={vectors}²", work, DOT_BLOCKS, checks)
 
     def rows(dk: int, keys: int, scale: str, shape: RowsShape) -> Experiment:
         design, rule = Design(dk=dk, keys=keys), scaling.parse(scale)
@@ -68,7 +70,8 @@ def experiments() -> list[Experiment]:
         checks = tuple((name, dataclasses.replace(case, statistic=s)) for name, s in ROWS)
         work = RowsWork(design, (rule.multiplier(dk),), shape)
         work = work.with_grids(rng.generator(0, work.experiment, 0))
-        return Experiment(f"rows, d={dk}, m={keys}, {scale}, {shape.rows} rows", work, checks)
+        title = f"rows, d={dk}, m={keys}, {scale}, {shape.rows} rows"
+        return Experiment(title, work, ROW_BLOCKS, checks)
 
     return [
         dot("gaussian", 8, 16),
@@ -106,7 +109,7 @@ def repeat(experiment: Experiment, truths: dict[int, float], seeds: range) -> li
     """Estimates and outcomes of one run per seed."""
     found = []
     for seed in seeds:
-        merged = engine.run(experiment.work, seed=seed, blocks=BLOCKS, jobs=1)
+        merged = engine.run(experiment.work, seed=seed, blocks=experiment.blocks, jobs=1)
         multiplier = getattr(experiment.work, "multipliers", (1.0,))[0]
         sample = Sample(work=experiment.work, replicates=merged, multiplier=multiplier)
         run = {"alarm": dict.fromkeys(ALPHAS, False)}
@@ -152,7 +155,11 @@ def main() -> None:
             runs = pool.map(partial(repeat, experiment, truths), chunks)
             tasks.append((experiment, truths, runs))
         finished = [(one, truths, list(chain(*runs))) for one, truths, runs in tasks]
-    print(f"{options.seeds} seeds, {BLOCKS} blocks each, {time.perf_counter() - started:.0f} s.\n")
+    seconds = time.perf_counter() - started
+    print(
+        f"{options.seeds} runs of each, {DOT_BLOCKS} blocks (n² dot products each) or "
+        f"{ROW_BLOCKS} blocks of rows; {seconds:.0f} s on {options.jobs} processes.\n"
+    )
     print("| experiment | quantity | coverage % | too low % | too high % | se/sd | bias/sd |")
     print("|---|---|---|---|---|---|---|")
     for experiment, truths, runs in finished:

@@ -70,6 +70,11 @@ Scale = Annotated[
 ]
 
 
+Format = Annotated[
+    str, typer.Option("--format", metavar="|".join(FORMATS), help="What goes to stdout.")
+]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Law:
     """The law of q and k."""
@@ -139,10 +144,11 @@ class Sampling:
 class Output:
     """What goes to stdout, to stderr and into files."""
 
-    format: Annotated[
-        str,
-        typer.Option(metavar="|".join(FORMATS), help="What goes to stdout."),
-    ] = "table"
+    format: Format = "table"
+    stderr: Annotated[
+        str | None,
+        typer.Option(metavar="|".join(FORMATS), help="What goes to stderr beside it."),
+    ] = None
     out: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Where files go; default outputs/COMMAND."),

@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import typer
 
 from sdpa_check.cli.options import FORMATS, Output
-from sdpa_check.errors import unknown_name
+from sdpa_check.errors import InputError, unknown_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
@@ -32,13 +33,15 @@ def report(
     options: Output,
     compute: Callable[[Options], Study],
     figures: Callable[[Study], dict[str, Figure]] | None = None,
+    more: Mapping[str, str] | None = None,
 ) -> None:
     """Compute a study, show it, save it, draw its figures, and leave with its exit code.
 
     The table stands on the screen and the record on the disk before any plotting starts.
     """
-    if options.format not in FORMATS:
-        raise unknown_name("--format", options.format, FORMATS)
+    check_format("--format", options.format)
+    if options.stderr is not None:
+        check_format("--stderr", options.stderr)
     directory = options.out or Path("outputs") / command
     if options.save:
         from sdpa_check.report.save import check_writable
@@ -49,9 +52,11 @@ def report(
         study = compute({"progress": progress})
     finally:
         progress.close()
-    show(study.run, options.format)
+    show(study.run, options.format, sys.stdout)
+    if options.stderr is not None:
+        show(study.run, options.stderr, sys.stderr)
     if options.save:
-        save_run(directory, study.run)
+        save_run(directory, study.run, more or {})
         if options.plot and figures is not None:
             save_figures(directory, figures(study))
         if not options.quiet:
@@ -59,8 +64,18 @@ def report(
     raise typer.Exit(study.run.exit_code)
 
 
-def show(run: Run, form: str) -> None:
-    """Write the run to stdout, and nothing else.
+def check_format(option: str, form: str) -> None:
+    """Refuse a format that does not exist.
+
+    Raises:
+        InputError: naming the nearest one.
+    """
+    if form not in FORMATS:
+        raise unknown_name(option, form, FORMATS)
+
+
+def show(run: Run, form: str, stream: TextIO) -> None:
+    """Write the run to a stream, and nothing else.
 
     A reader that goes early, `head` say, ends neither the saving of files nor the exit code.
     """
@@ -68,10 +83,10 @@ def show(run: Run, form: str) -> None:
         if form == "table":
             from sdpa_check.report.table import show as show_table
 
-            show_table(run, sys.stdout)
+            show_table(run, stream)
         else:
-            sys.stdout.write(rendered(run, form))
-        sys.stdout.flush()
+            stream.write(rendered(run, form))
+        stream.flush()
     except BrokenPipeError:
         discard_stdout()
 
@@ -96,14 +111,32 @@ def rendered(run: Run, form: str) -> str:
     return text.csv(run) if form == "csv" else text.markdown(run)
 
 
-def save_run(directory: Path, run: Run) -> None:
-    """Write run.json and the tables; figures of an earlier run would belie them and are removed."""
+def save_run(directory: Path, run: Run, more: Mapping[str, str]) -> None:
+    """Write run.json, the tables, and the files that `more` gives a format.
+
+    Figures of an earlier run would belie them and are removed.
+    """
     from sdpa_check.report.save import save
 
-    names = {"run.json": "json", "table.csv": "csv", "table.md": "md"}
+    names = {"run.json": "json", "table.csv": "csv", "table.md": "md", **more}
     save(directory, {name: rendered(run, form) for name, form in names.items()})
-    for old in (directory / FIGURES, *directory.glob("*.png"), *directory.glob("*.svg")):
-        old.unlink(missing_ok=True)
+    _remove_figures(directory)
+
+
+def _remove_figures(directory: Path) -> None:
+    """Remove the figures that figures.json names, and no other pictures: they may be anyone's."""
+    from sdpa_check.report.figures import from_json
+
+    index = directory / FIGURES
+    if not index.exists():
+        return
+    with suppress(InputError, OSError, UnicodeDecodeError):
+        for name in from_json(index.read_text(encoding="utf-8"), str(index)):
+            if Path(name).name == name:  # a picture beside its index, not elsewhere
+                for kind in ("png", "svg"):
+                    (directory / f"{name}.{kind}").unlink(missing_ok=True)
+    with suppress(OSError):
+        index.unlink(missing_ok=True)
 
 
 def save_figures(directory: Path, figures: dict[str, Figure]) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sdpa_check.cli import output
+from sdpa_check.cli.compare import read_run
 from sdpa_check.cli.measure import api_options
 from sdpa_check.cli.options import Output, Sampling, with_options
 
@@ -31,6 +32,10 @@ def verify(
         list[str] | None,
         typer.Option("--ignore", metavar="PATTERN", help="Not these ids."),
     ] = None,
+    baseline: Annotated[
+        Path | None,
+        typer.Option("--baseline", metavar="RUN", help="A saved run to compare with as well."),
+    ] = None,
     *,
     sampling: Sampling,
     out: Output,
@@ -47,12 +52,14 @@ def verify(
     def compute(progress: Options) -> Study:
         from sdpa_check.studies import verify as command
 
+        earlier = None if baseline is None else read_run(baseline)
         return command.study(
             file,
             full=full,
             select=select or [],
             ignore=ignore or [],
+            baseline=earlier,
             options=api_options(None, sampling) | progress,
         )
 
-    output.report("verify", out, compute)
+    output.report("verify", out, compute, more={"junit.xml": "junit"})

@@ -119,9 +119,7 @@ class RowsWork:
     @property
     def keys(self) -> int:
         """The number m of keys in a row."""
-        if self.design.keys is None:
-            raise TypeError("RowsWork needs a design with keys")
-        return self.design.keys
+        return row_length(self.design)
 
     def with_grids(self, generator: np.random.Generator) -> RowsWork:
         """The same work with grids that fit its norms, found from one block of its own."""
@@ -141,18 +139,38 @@ class RowsWork:
         return sums
 
     def _scores(self, generator: np.random.Generator) -> NDArray[Any]:
-        """Raw scores, a row of m per (query, key set); keys are drawn in slices to bound memory."""
-        design, shape = self.design, self.shape
-        total = shape.key_sets * self.keys
-        width = max(64, _DRAW_ELEMENTS // design.dk)
-        out = np.empty((shape.groups, shape.queries, total), scores.precision(design))
-        for group in out:
-            q = scores.vectors(generator, design, design.query, shape.queries, self.fault)
-            for start in range(0, total, width):
-                n = min(width, total - start)
-                k = scores.vectors(generator, design, design.key, n, self.fault)
-                group[:, start : start + n] = scores.products(design, q, k, self.fault)
-        return out.reshape(-1, self.keys)
+        return raw_scores(generator, self.design, self.shape, self.fault)
+
+
+def row_length(design: Design) -> int:
+    """The number m of keys in a row.
+
+    Raises:
+        TypeError: if the design is one of dot products only.
+    """
+    if design.keys is None:
+        raise TypeError("softmax rows need a design with keys")
+    return design.keys
+
+
+def raw_scores(
+    generator: np.random.Generator, design: Design, shape: RowsShape, fault: Fault
+) -> NDArray[Any]:
+    """Raw scores of a block, shape (rows, m): a row for every pair of a query and a key set.
+
+    Keys are drawn in slices, so that memory stays bounded however many there are.
+    """
+    keys = row_length(design)
+    total = shape.key_sets * keys
+    width = max(64, _DRAW_ELEMENTS // design.dk)
+    out = np.empty((shape.groups, shape.queries, total), scores.precision(design))
+    for group in out:
+        q = scores.vectors(generator, design, design.query, shape.queries, fault)
+        for start in range(0, total, width):
+            n = min(width, total - start)
+            k = scores.vectors(generator, design, design.key, n, fault)
+            group[:, start : start + n] = scores.products(design, q, k, fault)
+    return out.reshape(-1, keys)
 
 
 def _sums(statistics: RowStatistics, index: int) -> Sums:

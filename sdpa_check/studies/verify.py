@@ -7,11 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
+from sdpa_check import verdict
 from sdpa_check.checks import Check
 from sdpa_check.claims import registry
 from sdpa_check.inputs import Options, resolve
 from sdpa_check.quantities import ExactQuantity, quantity
 from sdpa_check.records import Outcome, Prediction, Row
+from sdpa_check.studies import compare
 from sdpa_check.studies.study import Study, conduct
 
 if TYPE_CHECKING:
@@ -57,8 +59,12 @@ def study(
     select: Sequence[str],
     ignore: Sequence[str],
     options: Options,
+    baseline: Run | None = None,
 ) -> Study:
-    """As `verify`, with what surrounds the run."""
+    """As `verify`, with what surrounds the run.
+
+    With a `baseline`, rows that hold every number to that of the earlier run are added.
+    """
     inputs = resolve(options)
     claims = registry.builtin() if path is None else registry.load(Path(path))
     chosen = registry.select(claims, select, ignore)
@@ -70,7 +76,7 @@ def study(
         "select": list(select),
         "ignore": list(ignore),
     }
-    return conduct(
+    found = conduct(
         "verify",
         _checks(chosen),
         inputs,
@@ -79,6 +85,15 @@ def study(
         population=_checks(claims),
         finish=lambda rows: _explained(chosen, rows),
     )
+    return found if baseline is None else replace(found, run=_compared(baseline, found.run))
+
+
+def _compared(baseline: Run, run: Run) -> Run:
+    """The run with a row for every number that the baseline has as well."""
+    kept = [row for row in baseline.rows if not row.id.startswith(compare.MOVED)]
+    rows = (*run.rows, *compare.rows(replace(baseline, rows=tuple(kept)), run))
+    outcome, code = verdict.conclude(rows)
+    return replace(run, rows=rows, outcome=outcome, exit_code=code)
 
 
 def _checks(claims: Sequence[Claim]) -> list[Check]:
@@ -98,15 +113,21 @@ def theory_check(claim: Claim) -> Check | None:
     asked = quantity(check.quantity)
     if isinstance(asked, ExactQuantity) or asked.predict(check.case).kind != "exact":
         return None
+    return Check(id=theory_id(claim), quantity=check.quantity, case=check.case)
+
+
+def theory_id(claim: Claim) -> str:
+    """The id of the row that holds theory to the measurement behind a claim."""
     label = ",".join(f"{name}={value}" for name, value in sorted(claim.params.items()))
-    return Check(id=f"{THEORY}{check.quantity}[{label}]", quantity=check.quantity, case=check.case)
+    return f"{THEORY}{claim.quantity}[{label}]"
 
 
 def _explained(claims: Sequence[Claim], rows: list[Row]) -> list[Row]:
     """The rows of the claims, in their order and with their explanations, then those of theory."""
     found = {row.id: row for row in rows}
     told = [_row(claim, found.pop(claim.id, None)) for claim in claims]
-    return told + list(found.values())
+    asked = {theory_id(claim): dict(claim.params) for claim in claims if claim.quantity}
+    return told + [replace(row, params=asked[row.id]) for row in found.values()]
 
 
 def _row(claim: Claim, row: Row | None) -> Row:
@@ -121,8 +142,10 @@ def _row(claim: Claim, row: Row | None) -> Row:
             expected=Outcome.NOT_RUN,
             reason=claim.note,
         )
+    params = dict(claim.params) | ({"versus": str(dict(claim.versus))} if claim.versus else {})
     parts = [claim.statement, row.reason, claim.right and f"right: {claim.right}", claim.note]
-    return replace(row, reason="; ".join(part.rstrip(".") for part in parts if part))
+    reason = "; ".join(part.rstrip(".") for part in parts if part)
+    return replace(row, params=params, reason=reason)
 
 
 def _notes(rows: Sequence[Row], left_out: Sequence[Claim]) -> list[str]:

@@ -137,7 +137,7 @@ def test_a_usage_error_names_the_help_that_explains_more(invoke):
 
 
 def test_a_bad_input_leaves_an_earlier_run_alone(invoke, tmp_path):
-    invoke(f"variance {QUICK} --dk 4")
+    invoke(f"variance {QUICK} --dk 4 --dist rademacher")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert Path("outputs/variance/run.json").exists()
     assert invoke(f"variance {QUICK} --dk 0").code == 2

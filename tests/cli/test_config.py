@@ -59,7 +59,9 @@ def test_the_command_line_wins(configured):
 
 def test_flags_of_the_command_line_win_too(invoke, tmp_path):
     (tmp_path / "options.toml").write_text("save = false\nplot = true\nquiet = true\n")
-    result = invoke("variance --dk 4 --samples 4096 --save --no-plot --config options.toml")
+    result = invoke(
+        "variance --dk 4 --dist rademacher --samples 4096 --save --no-plot --config options.toml"
+    )
     assert result.err == ""
     assert sorted(p.name for p in Path("outputs/variance").iterdir()) == [
         "run.json",

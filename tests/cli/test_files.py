@@ -7,8 +7,10 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from sdpa_check.report.figures import from_json
+from sdpa_check.cli.output import save_figures
+from sdpa_check.report.figures import Figure, Panel, from_json, to_json
 
+LINE = "variance --dk 4 --dist rademacher --samples 4096"
 RUN = {"run.json", "table.csv", "table.md"}
 
 
@@ -50,25 +52,25 @@ def test_a_run_leaves_record_tables_and_figures(invoke, small_figures, line, fig
             assert ET.fromstring(data).tag.endswith("svg")  # noqa: S314, made above
 
 
-def test_figures_are_drawn_after_the_record_is_safe(invoke, monkeypatch):
+def test_figures_are_drawn_after_the_record_is_safe(invoke, small_figures, monkeypatch):
     def fail(*_: object) -> None:
         assert set(contents(Path("outputs/variance"))) == RUN
         raise MemoryError
 
     monkeypatch.setattr("sdpa_check.cli.output.save_figures", fail)
-    result = invoke("variance --dk 4 --samples 4096")
+    result = invoke(LINE)
     assert result.code == 1
     assert "dot.variance" in result.out
     assert set(contents(Path("outputs/variance"))) == RUN
 
 
 def test_no_plot(invoke):
-    invoke("variance --dk 4 --samples 4096 --no-plot")
+    invoke(f"{LINE} --no-plot")
     assert set(contents(Path("outputs/variance"))) == RUN
 
 
 def test_no_save(invoke, tmp_path):
-    result = invoke("variance --dk 4 --samples 4096 --no-save")
+    result = invoke(f"{LINE} --no-save")
     assert result.err == ""
     assert "dot.variance" in result.out
     assert list(tmp_path.iterdir()) == []
@@ -76,11 +78,11 @@ def test_no_save(invoke, tmp_path):
 
 def test_no_save_does_not_care_about_the_directory(invoke, tmp_path):
     (tmp_path / "file").write_text("mine")
-    assert invoke("variance --dk 4 --samples 4096 --no-save --out file").code == 4
+    assert invoke(f"{LINE} --no-save --out file").code == 4
 
 
 def test_quiet(invoke):
-    result = invoke("variance --dk 4 --samples 4096 --no-plot --quiet")
+    result = invoke(f"{LINE} --no-plot --quiet")
     assert result.err == ""
     assert "dot.variance" in result.out
     assert set(contents(Path("outputs/variance"))) == RUN
@@ -88,26 +90,48 @@ def test_quiet(invoke):
 
 
 def test_out(invoke, tmp_path):
-    result = invoke("variance --dk 4 --samples 4096 --no-plot --out a/b")
+    result = invoke(f"{LINE} --no-plot --out a/b")
     assert result.err == f"files: {Path('a/b')}\n"
     assert set(contents(tmp_path / "a" / "b")) == RUN
     assert not Path("outputs").exists()
 
 
-def test_the_figures_of_an_earlier_run_do_not_stay(invoke, tmp_path):
-    directory = tmp_path / "here"
-    directory.mkdir()
-    for name in ("histogram.png", "old.svg", "figures.json", "notes.txt", "run.json"):
-        (directory / name).write_text("old")
-    invoke("variance --dk 4 --samples 4096 --no-plot --out here")
-    assert set(contents(directory)) == RUN | {"notes.txt"}
-    assert (directory / "notes.txt").read_text() == "old"
-    assert (directory / "run.json").read_text() != "old"
+def test_the_figures_of_an_earlier_run_do_not_stay(invoke):
+    old = Figure(title="old", panels=(Panel(),))
+    save_figures(Path("here"), {"old": old, "histogram": old})
+    assert set(contents(Path("here"))) == {
+        "figures.json",
+        *(f"{name}.{kind}" for name in ("old", "histogram") for kind in ("png", "svg")),
+    }
+    invoke(f"{LINE} --no-plot --out here")
+    assert set(contents(Path("here"))) == RUN
+
+
+def test_files_that_are_not_of_a_run_stay(invoke, tmp_path):
+    here = tmp_path / "here"
+    here.mkdir()
+    for name in ("photo.png", "drawing.svg", "notes.txt", "run.json"):
+        (here / name).write_text("mine")
+    (tmp_path / "outside.png").write_text("mine")
+    panel = Figure(title="t", panels=(Panel(),))
+    (here / "figures.json").write_text(to_json({"../outside": panel, "photo/..": panel}))
+    invoke(f"{LINE} --no-plot --out here")
+    assert set(contents(here)) == RUN | {"photo.png", "drawing.svg", "notes.txt"}
+    assert (here / "photo.png").read_text() == "mine"
+    assert (here / "run.json").read_text() != "mine"
+    assert (tmp_path / "outside.png").exists()
+
+
+def test_an_unreadable_index_of_figures_is_no_obstacle(invoke, tmp_path):
+    (tmp_path / "figures.json").write_bytes(b"\xff")
+    (tmp_path / "photo.png").write_text("mine")
+    assert invoke(f"{LINE} --no-plot --out .").code == 4
+    assert set(contents(tmp_path)) == RUN | {"photo.png"}
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
 def test_a_failed_run_leaves_the_earlier_one(invoke, monkeypatch, error):
-    line = "variance --dk 4 --samples 4096 --no-plot --out here --seed"
+    line = f"{LINE} --no-plot --out here --seed"
     invoke(f"{line} 1")
     before = contents(Path("here"))
 
@@ -121,10 +145,9 @@ def test_a_failed_run_leaves_the_earlier_one(invoke, monkeypatch, error):
     assert contents(Path("here")) == before
 
 
-def test_equal_runs_leave_equal_files(invoke, small_figures):
-    line = "variance --dk 4 --samples 4096 --out"
-    invoke(f"{line} one")
-    invoke(f"{line} two --jobs 3")
+def test_equal_runs_leave_equal_files(invoke):
+    invoke(f"{LINE} --no-plot --out one")
+    invoke(f"{LINE} --no-plot --out two --jobs 3")
     one, two = contents(Path("one")), contents(Path("two"))
-    assert set(one) == set(two)
+    assert set(one) == set(two) == RUN
     assert [name for name in one if one[name] != two[name]] == ["run.json"]  # the environment
