@@ -34,16 +34,17 @@ def test_multiplier_at_64_of_512(text, right):
     assert parse(text).multiplier(64, 512) == pytest.approx(right, rel=4 * EPS)
 
 
-@given(dimensions, dimensions)
-def test_rules_are_their_formulas(dk, d_model):
+@given(dimensions, dimensions, st.floats(1e-3, 1e6))
+def test_rules_are_their_formulas(dk, d_model, iqr):
     right = {
         "none": 1.0,
         "sqrt": 1 / math.sqrt(dk),
         "dk": 1 / dk,
         "sqrt2": 1 / math.sqrt(2 * dk),
         "sqrt_dmodel": 1 / math.sqrt(d_model),
+        "iqr": 1.3489795003921634 / iqr,  # 2 Φ⁻¹(¾), from scipy.stats.norm.ppf
     }
-    got = {name: rule.multiplier(dk, d_model) for name, rule in RULES.items()}
+    got = {name: rule.multiplier(dk, d_model, iqr) for name, rule in RULES.items()}
     assert got == pytest.approx(right, rel=4 * EPS)
 
 
@@ -53,6 +54,12 @@ def test_power_is_the_exponential_of_the_logarithm(dk, a):
     argument = a * math.log(dk)
     got = parse(f"pow:{a!r}").multiplier(dk)
     assert got == pytest.approx(math.exp(argument), rel=4 * EPS * (1 + abs(argument)))
+
+
+def test_the_iqr_rule_needs_an_iqr():
+    assert [name for name, rule in RULES.items() if rule.needs_iqr] == ["iqr"]
+    with pytest.raises(InputError, match="iqr"):
+        parse("iqr").multiplier(64)
 
 
 def test_only_sqrt_dmodel_needs_dmodel():
@@ -124,7 +131,7 @@ def test_nothing_asked_nothing_found():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("foo", "--scale: got 'foo', want one of <number>, dk, none, pow:a, sqrt, sqrt2, sqrt_d"),
+        ("foo", "--scale: got 'foo', want one of <number>, dk, iqr, none, pow:a, sqrt, sqrt2, sqrt_d"),
         ("sqt", "did you mean 'sqrt'"),
         ("sqrt_model", "did you mean 'sqrt_dmodel'"),
         ("", "--scale: got '', want one of"),
