@@ -12,6 +12,10 @@ if TYPE_CHECKING:
 SCHEMA = "sdpa-check/run/1"
 """Name and version of the record format that `Run` is written in."""
 
+THEORY, MOVED = "theory/", "moved/"
+"""How the ids of the rows of `verify` begin that judge no claim: those that hold theory itself to a
+measurement, and those that hold a number to the one of an earlier run."""
+
 PredictionKind = Literal["exact", "stated", "limit", "infinite", "none"]
 Relation = Literal["equal", "at least", "at most"]
 
@@ -58,6 +62,20 @@ class Design:
     keys: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a pipeline from q and k to logits: ``softcap:50`` is Step("softcap", ("50",)).
+
+    The sampler turns it into a transform, theory into a prediction; neither knows the other's.
+    """
+
+    name: str
+    arguments: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.name}:{','.join(self.arguments)}" if self.arguments else self.name
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
     """A measured number with its error bar.
@@ -78,11 +96,30 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """What theory, or an author, says the number is; `value` is None where it is ∞ or absent."""
+    """What theory, or an author, says the number is; `value` is None where it is ∞ or absent.
+
+    `relation` says how the number is claimed to stand to `value`.
+    """
 
     value: float | None
     kind: PredictionKind
     source: str
+    relation: Relation = "equal"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimText:
+    """What a row judges where it judges a claim of a document.
+
+    `statement` is what the document says, `source` and `section` where, `right` the right value
+    where it errs, `note` what explains the verdict. All but the statement may be empty.
+    """
+
+    statement: str
+    source: str = ""
+    section: str = ""
+    right: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +127,9 @@ class Row:
     """One check: quantity, estimate, prediction and verdict.
 
     `tolerance` is the half-width of the equivalence band in the unit of the quantity, `detectable`
-    the smallest deviation from the prediction that this run could have seen.
+    the smallest deviation from the prediction that this run could have seen. `claim` is what a
+    document says, where the row judges that. Where the number is a difference, ``versus`` among the
+    parameters holds those of the second term that differ.
     """
 
     id: str
@@ -103,6 +142,7 @@ class Row:
     reason: str
     tolerance: float | None = None
     detectable: float | None = None
+    claim: ClaimText | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
