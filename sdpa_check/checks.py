@@ -46,12 +46,11 @@ class Check:
         """What the author states, or else what theory says."""
         if not self.stated:
             return asked.predict(self.case)
-        return Prediction(value=self.stated[0], kind="stated", source=self.how_stated)
+        return self.states(self.stated[0])
 
-    @property
-    def how_stated(self) -> str:
-        """The source of a stated prediction."""
-        return "stated" if self.relation == "equal" else f"stated: {self.relation}"
+    def states(self, value: float) -> Prediction:
+        """A number that the author states, with its relation."""
+        return Prediction(value=value, kind="stated", source="stated", relation=self.relation)
 
     def band_for(self, asked: Quantity, prediction: Prediction, tolerance: float) -> float:
         """Half-width of the equivalence band: the check's own, or that of its quantity."""

@@ -9,14 +9,14 @@ from sdpa_check import estimates, sampling
 from sdpa_check.checks import Check, Settings, parameters
 from sdpa_check.errors import InputError
 from sdpa_check.quantities import ExactQuantity, quantity
-from sdpa_check.records import Outcome, Prediction, Row
+from sdpa_check.records import Outcome, Row
 from sdpa_check.verdict import judge, judge_exact
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sdpa_check.quantities import Case, Quantity, Sample
-    from sdpa_check.records import Estimate
+    from sdpa_check.records import Estimate, Prediction
 
 Samples = dict[sampling.Key, "Sample"]
 """The merged sums of every design that was sampled."""
@@ -97,7 +97,7 @@ def _exact_row(check: Check, asked: ExactQuantity) -> Row:
         quantity=check.quantity,
         params=dict(check.case.inputs),
         estimate=estimates.computed(value),
-        prediction=Prediction(value=stated, kind="stated", source=check.how_stated),
+        prediction=check.states(stated),
         verdict=verdict.outcome,
         expected=check.expected or Outcome.CONFIRMED,
         reason=verdict.reason,

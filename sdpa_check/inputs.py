@@ -26,6 +26,7 @@ LARGEST = 1e6
 """Bound on σ, 1/σ and |mean|: products of 16384 components stay far inside float32."""
 
 Integers = int | Sequence[int]
+Scales = str | float | Sequence[str | float]
 
 
 class Options(TypedDict, total=False):
@@ -98,14 +99,15 @@ class Inputs:
             for m in rows
         )
 
-    def scalings(self, texts: str | float | Sequence[str]) -> tuple[Scaling, ...]:
+    def scalings(self, texts: Scales) -> tuple[Scaling, ...]:
         """The scaling rules of `texts`.
 
         Raises:
             InputError: for no rule at all, an unknown one, or one that needs d_model where there is
                 none.
         """
-        listed = [str(texts)] if isinstance(texts, str | float | int) else list(texts)
+        given = [texts] if isinstance(texts, str | float | int) else texts
+        listed = [str(text) for text in given]
         if not listed:
             raise InputError("--scale", texts, "at least one scaling rule, e.g. sqrt")
         rules = scaling.parse_all(listed)
@@ -123,7 +125,7 @@ def resolve(options: Options) -> Inputs:
     for name in options:
         if name not in Options.__optional_keys__:  # a type checker sees it, Python does not
             raise unknown_name("option", name, Options.__optional_keys__)
-    standardize, df = options.get("standardize", False), options.get("df")
+    standardize, df = options.get("standardize", False), _optional_number(options.get("df"))
     dist = options.get("dist", "gaussian")
     sigma = _number("--sigma", options.get("sigma", 1.0), 1 / LARGEST, LARGEST)
     mean = _number("--mean", options.get("mean", 0.0), -LARGEST, LARGEST)
@@ -190,7 +192,11 @@ def _optional_fraction(where: str, value: float | None) -> float | None:
 def _number(where: str, value: float, low: float, high: float) -> float:
     if not low <= value <= high:
         raise InputError(where, value, f"a number from {low:g} to {high:g}")
-    return value
+    return float(value) + 0.0  # 2 and 2.0, −0 and 0 are one number: random streams go by its text
+
+
+def _optional_number(value: float | None) -> float | None:
+    return None if value is None else float(value)
 
 
 def _other(value: float | None, default: float) -> float:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-_CHUNK = 1 << 20
+_CHUNK = 1 << 17
 """Elements that are promoted to float64 at a time."""
 
 _LEAST = 100
@@ -39,7 +39,7 @@ _GROUPS, _LEAST_BLOCKS = 16, 8
 _GROWTH_LIMIT = 1 << 18
 """The most data of a group that the growth of S² looks at."""
 
-_REFUSED, _ADMITTED = 0.05, 0.01
+_REFUSED, _ADMITTED = 0.025, 0.005
 """Upper tail probabilities of the bounds that must stay below the limit of a moment."""
 
 _FEW, _ENOUGH = 10, 30
@@ -318,9 +318,8 @@ class _Moments:
             y = centre(x)
             size, square = np.abs(y), y * y
             fourth = square * square
-            pairs = ((square, size), (square, fourth), (fourth, fourth), (square, y))
-            sums = [size.sum(), square.sum(), fourth.sum(), y.sum(), *(np.vdot(*p) for p in pairs)]
-            total += sums
+            powers = (size, square, fourth, y, square * size, square * fourth, fourth * fourth)
+            total += [*(power.sum() for power in powers), (square * y).sum()]
         one, two, four, signed, three, six, eight, cube = total.tolist()
         absolute = {1: one, 2: two, 3: three, 4: four, 6: six, 8: eight}
         return cls(flat.size, centre, absolute, (signed, cube))
@@ -384,7 +383,7 @@ def _by_shape(pareto: Pareto | None, order: int, dof: float) -> Judgement:
         return Judgement(Trust.DOUBTFUL, f"fewer than {_LEAST_TAIL} data lie in the tail")
     if not pareto.k:
         return Judgement(Trust.TRUSTED, "the largest |x − median| is attained many times")
-    shape = f"tail shape {pareto.shape:.2f} ± {pareto.se:.2f} from {pareto.k} exceedances"
+    shape = f"tail shape {pareto.shape:.3f} ± {pareto.se:.3f} from {pareto.k} exceedances"
     return _bounded(shape, pareto.shape, pareto.se, 1 / order, dof)
 
 
@@ -392,9 +391,9 @@ def _bounded(what: str, value: float, se: float, limit: float, dof: float) -> Ju
     for trust, tail in ((Trust.NOT_TRUSTED, _REFUSED), (Trust.DOUBTFUL, _ADMITTED)):
         bound = value + student.quantile(tail, dof) * se
         if not bound < limit:
-            reason = f"its {1 - tail:.0%} upper bound {bound:.3g} reaches {limit:.3g}"
+            reason = f"its {1 - tail:.1%} upper bound {bound:.3g} reaches {limit:.3g}"
             return Judgement(trust, f"{what}: {reason}, where the moment is infinite")
-    reason = f"its {1 - _ADMITTED:.0%} upper bound {bound:.3g} stays below {limit:.3g}"
+    reason = f"its {1 - _ADMITTED:.1%} upper bound {bound:.3g} stays below {limit:.3g}"
     return Judgement(Trust.TRUSTED, f"{what}: {reason}")
 
 
@@ -415,19 +414,25 @@ def _tail(
     if edges is not None:
         labels = np.searchsorted(edges[1:-1], where, side="right")
         kept = np.arange(edges.size - 1)[:, np.newaxis] != labels
-    sizes = [k >> j for j in range(6) if k >> j >= _LEAST_TAIL]
+    sizes = [k >> j for j in range(k.bit_length()) if k >> j >= _LEAST_TAIL]
     hills = [
         _hill(top[-size - 1 :], centre.unit, kept) for size in reversed(sizes) if top[-size - 1] > 0
     ]
     chosen: Pareto | None = None
-    for size in sizes[:4]:
+    for size in sizes:
         excess, threshold = _exceedances(top[-size - 1 :])
         if 0 < excess.size < _LEAST_TAIL or (chosen and size < _LEAST_DEEPER):
             break
         fit = _pareto(excess, threshold, centre.unit, kept)
-        if chosen is None or abs(fit.shape - chosen.shape) > 4 * fit.se:
+        if chosen is None or _differ(fit, chosen):
             chosen = fit
     return tuple(hills), chosen
+
+
+def _differ(deeper: Pareto, fit: Pareto) -> bool:
+    """Whether two fits see different tails: by more than three of the larger standard errors."""
+    error = _error(max(deeper.shape, fit.shape, 0.0), max(deeper.k, 1))
+    return abs(deeper.shape - fit.shape) > 3 * error
 
 
 def _hill(top: NDArray[Any], unit: float = 1.0, kept: NDArray[np.bool_] | None = None) -> Hill:
@@ -448,10 +453,15 @@ def _pareto(
     if not excess.size:
         return Pareto(-math.inf, 0.0, 0.0, 0, threshold * unit)
     shape, scale = _fit(excess)
-    se = max(1 + shape, 0.5) / math.sqrt(excess.size)
+    se = _error(shape, excess.size)
     if kept is not None:
         se = _jackknife(lambda row: _fit(excess[row])[0], kept[:, -excess.size :])
     return Pareto(shape, se, scale * unit, excess.size, threshold * unit)
+
+
+def _error(shape: float, k: int) -> float:
+    """Standard error of k̂; below −1/2 there is no normal limit, and 1/√k is the order of it."""
+    return (1 + shape if shape > -0.5 else 1.0) / math.sqrt(k)
 
 
 def _fit(excess: NDArray[Any]) -> tuple[float, float]:
@@ -504,9 +514,11 @@ def _growth(flat: NDArray[Any], centre: _Centre, edges: NDArray[np.int64]) -> Gr
     therefore scattered over their group in steps of the golden section.
     """
     groups, length = edges.size - 1, min(int(np.diff(edges).min()), _GROWTH_LIMIT)
-    levels = min(6, (length // 8).bit_length() - 1)
-    small = length >> max(levels, 0)
-    order = np.arange(small << max(levels, 0))
+    levels = min(2, (length // 8).bit_length() - 1)
+    if levels < 1:
+        return None
+    small = length >> levels
+    order = np.arange(small << levels)
     first, second = np.empty((groups, order.size // small)), np.empty((groups, order.size // small))
     for g, (start, stop) in enumerate(pairwise(edges.tolist())):
         y = centre(flat[start + order * _golden(stop - start) % (stop - start)]).reshape(-1, small)
@@ -516,7 +528,7 @@ def _growth(flat: NDArray[Any], centre: _Centre, edges: NDArray[np.int64]) -> Gr
         squares = second - first * first / size
         if (squares > 1e-12 * second).all():  # else some of these sub-samples do not vary at all
             sizes.append(size)
-            logs.append(np.log(squares / (size - 1) * centre.unit**2).mean(axis=1))
+            logs.append(np.log(squares / (size - 1)).mean(axis=1) + 2 * math.log(centre.unit))
         if size < order.size:
             first, second = (sums.reshape(groups, -1, 2).sum(axis=2) for sums in (first, second))
     if len(sizes) < 2:
@@ -547,6 +559,8 @@ def _checked(x: ArrayLike, block_axis: int | None = None) -> tuple[NDArray[Any],
     array, blocks = np.asarray(x), None
     if array.dtype.kind not in "iuf":
         raise InputError("x", str(array.dtype), "real numbers", "convert it to float32 first")
+    if array.size < 2:
+        raise InputError("x", f"{array.size} data", "at least 2")
     if block_axis is not None:
         axis = _whole(block_axis, -array.ndim, array.ndim - 1, "block_axis")
         array = np.moveaxis(array, axis, 0)
@@ -555,8 +569,6 @@ def _checked(x: ArrayLike, block_axis: int | None = None) -> tuple[NDArray[Any],
             want = f"an axis with at least {_LEAST_BLOCKS} independent slices, not {blocks}"
             raise InputError("block_axis", block_axis, want)
     flat = array.reshape(-1)
-    if flat.size < 2:
-        raise InputError("x", f"{flat.size} data", "at least 2")
     nan = sum(int(np.count_nonzero(np.isnan(part))) for part in _chunks(flat))
     infinite = sum(int(np.count_nonzero(np.isinf(part))) for part in _chunks(flat))
     if nan or infinite:
@@ -587,10 +599,10 @@ def _unit(flat: NDArray[Any]) -> float:
 
 def _quartiles(flat: NDArray[Any]) -> tuple[float, float, float]:
     """The quartiles, linear between order statistics, without sorting."""
-    exact = flat.astype(np.result_type(flat.dtype, np.float32), copy=False)
+    parted = flat.astype(np.result_type(flat.dtype, np.float32))
     places = [(flat.size - 1) * quarter / 4 for quarter in (1, 2, 3)]
     around = [(math.floor(place), math.ceil(place)) for place in places]
-    parted = np.partition(exact, sorted({index for pair in around for index in pair}))
+    parted.partition(sorted({index for pair in around for index in pair}))
     low, median, high = (
         (1 - place % 1) * float(parted[a]) + place % 1 * float(parted[b])
         for place, (a, b) in zip(places, around, strict=True)

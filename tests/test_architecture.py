@@ -25,10 +25,12 @@ LAYERS = (
     {"theory"},  # errors, records and itself
     {"report"},  # the same: it draws records and knows no experiment
     {"softmax", "engine", "power"},
-    {"measures", "verdict"},
+    {"measures", "verdict", "tails"},
     {"estimates"},
     {"quantities"},
-    {"experiment"},
+    {"checks"},
+    {"sampling", "inputs"},
+    {"experiment", "claims"},
     {"studies"},
     {"cli"},
     {"__main__"},

@@ -9,12 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import sdpa_check
-from sdpa_check import engine, experiment, power
-from sdpa_check.errors import InputError
+from sdpa_check import engine, experiment, power, sampling
 from sdpa_check.checks import Check, Settings
+from sdpa_check.errors import InputError
 from sdpa_check.logits import scaling
 from sdpa_check.quantities import Case
-from sdpa_check.records import Component, Design, Fault, Outcome, Prediction
+from sdpa_check.records import Component, Design, Fault, Outcome
 
 DOT, ROWS = Design(dk=16), Design(dk=16, keys=8)
 SQRT, NONE = scaling.parse("sqrt"), scaling.parse("none")
@@ -77,14 +77,25 @@ def test_a_planned_run_draws_a_pilot_of_its_own(samplings):
     assert pilot.experiment != main.experiment
 
 
-@pytest.mark.parametrize("checks", [DOT_CHECKS, ROW_CHECKS])
+@pytest.mark.parametrize("checks", [DOT_CHECKS, ROW_CHECKS, [*DOT_CHECKS, *ROW_CHECKS, SWEEP]])
 def test_selecting_fewer_checks_changes_nothing(checks):
-    """With the number of checks fixed, every row is the same alone and among others."""
-    settings = small(checks=100, seed=4)
+    """With the same population every row is the same alone and among others."""
+    settings = small(seed=4)
     together, _ = experiment.run(checks, settings)
-    for chosen, row in zip(checks, together, strict=True):
-        (alone,), _ = experiment.run([chosen], settings)
+    for chosen, row in list(zip(checks, together, strict=True))[::3]:
+        (alone,), samples = experiment.run([chosen], settings, population=checks)
         assert alone == row
+        assert set(samples) == sampling.keys(chosen)  # and nothing else was drawn
+
+
+def test_selecting_fewer_checks_plans_for_all_of_them():
+    """The kurtosis asks for more blocks than the variance: so does the variance beside it."""
+    variance, kurtosis = check("dot.variance"), check("dot.excess_kurtosis")
+    (alone,), _ = experiment.run([variance], Settings(), population=[variance, kurtosis])
+    together, _ = experiment.run([variance, kurtosis], Settings())
+    (other,), _ = experiment.run([variance], Settings())
+    assert alone == together[0]
+    assert alone.estimate.samples > other.estimate.samples
 
 
 def test_the_order_of_checks_does_not_matter():
@@ -94,8 +105,9 @@ def test_the_order_of_checks_does_not_matter():
 
 
 def test_more_checks_make_every_interval_wider():
-    (one,), _ = experiment.run([check("dot.variance")], small(checks=1))
-    (many,), _ = experiment.run([check("dot.variance")], small(checks=1000))
+    asked = check("dot.variance")
+    (one,), _ = experiment.run([asked], small())
+    (many,), _ = experiment.run([asked], small(), population=[asked] * 1000)
     assert one.estimate == many.estimate
     assert many.detectable > one.detectable
 
@@ -150,7 +162,7 @@ def test_a_wanted_precision_is_reached(precision):
 
 def test_a_plan_is_bounded(monkeypatch):
     """What would cost too much is cut short, ends inconclusive and says what it needs."""
-    monkeypatch.setattr(experiment, "WORK_LIMIT", 1.0)
+    monkeypatch.setattr(sampling, "WORK_LIMIT", 1.0)
     (row,), _ = experiment.run([check("dot.variance")], Settings(jobs=1, tolerance=1e-4))
     assert row.estimate.blocks == power.MIN_BLOCKS
     assert row.verdict is Outcome.INCONCLUSIVE
@@ -183,14 +195,44 @@ def test_progress_is_reported_per_design():
 
 
 def test_a_stated_number_replaces_the_prediction():
-    stated = Prediction(value=20.0, kind="stated", source="an author")
-    wrong = check("dot.variance", stated=stated, expected=Outcome.REFUTED)
-    right = check("dot.variance", stated=stated, band=10.0)
+    wrong = check("dot.variance", stated=(20.0,), expected=Outcome.REFUTED)
+    right = check("dot.variance", stated=(20.0,), band=10.0)
     rows, _ = experiment.run([wrong, right], Settings(jobs=1, samples=10**6))
     assert [row.verdict for row in rows] == [Outcome.REFUTED, Outcome.CONFIRMED]
     assert [row.expected for row in rows] == [Outcome.REFUTED, Outcome.CONFIRMED]
     assert [row.tolerance for row in rows] == pytest.approx([0.2, 10.0])
-    assert all(row.prediction == stated for row in rows)
+    assert {(row.prediction.value, row.prediction.kind) for row in rows} == {(20.0, "stated")}
+
+
+@pytest.mark.parametrize(
+    ("stated", "relation", "outcome"),
+    [
+        (14.0, "at least", Outcome.CONFIRMED),
+        (18.0, "at least", Outcome.REFUTED),
+        (18.0, "at most", Outcome.CONFIRMED),
+        (14.0, "at most", Outcome.REFUTED),
+    ],
+)
+def test_one_sided_claims(stated, relation, outcome):
+    """The variance is 16."""
+    asked = check("dot.variance", stated=(stated,), relation=relation)
+    (row,), _ = experiment.run([asked], Settings(jobs=1, samples=10**6))
+    assert row.verdict is outcome
+
+
+def test_a_comparison_is_a_difference():
+    """At d = 16, m = 8 the RMS ‖J‖_F is 0.365 scaled and 0.301 unscaled."""
+    scaled, plain = (Case(designs=(ROWS,), scale=rule) for rule in (SQRT, NONE))
+    name = "jacobian.frobenius"
+    alone = [Check(id=case.scale.name, quantity=name, case=case) for case in (scaled, plain)]
+    both = dataclasses.replace(
+        alone[0], id="both", versus=plain, stated=(0.0,), relation="at least"
+    )
+    rows, _ = experiment.run([*alone, both], Settings(jobs=1, samples=20_000))
+    first, second, difference = (row.estimate for row in rows)
+    assert difference.value == first.value - second.value
+    assert difference.se == first.se + second.se  # they share their draws: no less is known
+    assert rows[2].verdict is Outcome.CONFIRMED
 
 
 def test_tolerances_come_from_the_check_or_from_the_settings():

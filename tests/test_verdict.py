@@ -86,7 +86,7 @@ def test_fewer_blocks_widen_the_interval():
     [
         (Prediction(value=None, kind="infinite", source="tail index 1"), "predicted ∞"),
         (Prediction(value=None, kind="none", source="unknown"), "no prediction: unknown"),
-        (Prediction(value=1.0, kind="limit", source="large d"), "measured − limit = 4"),
+        (Prediction(value=1.0, kind="limit", source="large d"), "large d"),
     ],
 )
 @pytest.mark.parametrize("se", [0.0, 0.1, None])
@@ -121,8 +121,28 @@ def test_detectable_is_that_of_power():
 def test_an_open_check_says_what_would_settle_it():
     wanted = power.wanted_se(1.0, alpha=power.ALPHA, checks=1)
     reason = judge(5.0, 5.0, 1.0, se=3 * wanted).reason
-    assert "needs about 9 times the samples (--samples 9.0e+03)" in reason
+    assert "needs about 9 times the samples (--samples 9e+03)" in reason
     assert "edge of the band" in judge(6.0, 5.0, 1.0, se=wanted / 2).reason
+
+
+@pytest.mark.parametrize("mirrored", [False, True])
+@pytest.mark.parametrize(
+    ("margin", "outcome"),
+    [
+        (9.0, Outcome.CONFIRMED),
+        (REACH + 1e-9, Outcome.CONFIRMED),
+        (REACH - 1e-9, Outcome.INCONCLUSIVE),
+        (0.0, Outcome.INCONCLUSIVE),
+        (-REACH + 1e-9, Outcome.INCONCLUSIVE),
+        (-REACH - 1e-9, Outcome.REFUTED),
+    ],
+)
+def test_one_sided_claims(margin, outcome, mirrored):
+    """The interval ± `REACH` against the bound 5, above it or below; no band plays a part."""
+    relation, value = ("at most", 5 - margin) if mirrored else ("at least", 5 + margin)
+    found = judge(value, 5.0, 100.0, relation=relation)
+    assert found.outcome is outcome
+    assert f"claimed {relation} 5" in found.reason
 
 
 @pytest.mark.parametrize(
@@ -138,7 +158,28 @@ def test_an_open_check_says_what_would_settle_it():
     ],
 )
 def test_exact(value, stated, band, outcome):
-    assert verdict.exact(value, stated, band).outcome is outcome
+    """One number, and the same number among others that are right."""
+    assert verdict.judge_exact([value], [stated], band).outcome is outcome
+    assert verdict.judge_exact([2.0, value], [2.0, stated], band).outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("values", "relation", "outcome"),
+    [
+        ([1.0, 2.0], "at least", Outcome.CONFIRMED),
+        ([0.9, 2.0], "at least", Outcome.REFUTED),
+        ([1.0, 2.0], "at most", Outcome.CONFIRMED),
+        ([1.0, 2.1], "at most", Outcome.REFUTED),
+        ([math.nan, 2.0], "at most", Outcome.REFUTED),
+    ],
+)
+def test_exact_bounds(values, relation, outcome):
+    assert verdict.judge_exact(values, [1.0, 2.0], 9.0, relation).outcome is outcome
+
+
+def test_exact_lists_have_one_length():
+    with pytest.raises(ValueError, match="zip"):
+        verdict.judge_exact([1.0], [1.0, 2.0], 0.0)
 
 
 def row(outcome, expected=Outcome.CONFIRMED):

@@ -9,7 +9,7 @@ from sdpa_check.checks import Check
 from sdpa_check.errors import InputError
 from sdpa_check.inputs import Options, resolve
 from sdpa_check.quantities import Case, ExactQuantity, quantity
-from sdpa_check.quantities.params import DESIGN, ROW
+from sdpa_check.quantities.params import DESIGN, PARAMS, ROW
 from sdpa_check.records import Outcome
 
 if TYPE_CHECKING:
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
     from sdpa_check.quantities import Quantity
     from sdpa_check.records import Relation
+
+
+OPTIONAL = ("scale", "statistic", "level", "temperature")
+"""Parameters of quantities that a claim may leave out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +109,9 @@ def case(asked: Quantity | ExactQuantity, params: Mapping[str, Any]) -> Case:
     Raises:
         InputError: for a value that cannot be used.
     """
+    for name in asked.params:
+        if name not in (*OPTIONAL, *params):
+            raise InputError(name, None, f"{PARAMS[name].want}, for {asked.name}")
     if isinstance(asked, ExactQuantity):
         return Case(inputs=dict(params))
     given = dict(params)

@@ -8,6 +8,7 @@ for a list of claims, one for every entry: ``each = { dk = [8, 64] }`` and ``sta
 from __future__ import annotations
 
 import fnmatch
+import math
 import tomllib
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,8 @@ FIELDS = {
 
 _REQUIRED = ("id", "statement")
 _CONTROLS = ("stated", "relation", "band")
+_DOCUMENTARY = ("id", "source", "section", "statement", "right", "reason")
+_BANDS = ("decimals", "band", "tolerance")
 
 
 def builtin() -> list[Claim]:
@@ -143,12 +146,20 @@ def _check_fields(block: dict[str, Any], where: str) -> None:
             raise InputError(where, sorted(block), f"the field {name!r}")
     if "quantity" in block and "stated" not in block:
         raise InputError(where, sorted(block), "the field 'stated' beside 'quantity'")
-    if "quantity" not in block and "reason" not in block:
-        raise InputError(
-            where, sorted(block), "the field 'quantity', or 'reason' why there is none"
-        )
-    if "decimals" in block and "band" in block:
-        raise InputError(where, ["decimals", "band"], "only one of the two")
+    if ("quantity" in block) == ("reason" in block):
+        want = "either the field 'quantity', or 'reason' why there is none"
+        raise InputError(where, sorted(block), want)
+    _check_bands(block, where)
+
+
+def _check_bands(block: dict[str, Any], where: str) -> None:
+    """One band at most, and none that would be read by nobody."""
+    given = [name for name in _BANDS if name in block]
+    if len(given) > 1:
+        raise InputError(where, given, "only one of them")
+    if given and block.get("relation", "equal") != "equal":
+        want = "no band beside a one-sided relation"
+        raise InputError(f"{where}: {given[0]}", block[given[0]], want)
 
 
 def _is_kind(name: str, value: Any) -> bool:
@@ -163,7 +174,7 @@ def _is_kind(name: str, value: Any) -> bool:
     return {
         "relation": value in ("equal", "at least", "at most"),
         "decimals": isinstance(value, int) and number and 0 <= value <= 15,
-        "band": number and value >= 0,
+        "band": number and 0 <= value < math.inf,
         "tolerance": number and 0 < value < 1,
         "expected": value in tuple(Outcome),
         "slow": isinstance(value, bool),
@@ -171,7 +182,8 @@ def _is_kind(name: str, value: Any) -> bool:
 
 
 def _is_stated(value: Any) -> bool:
-    return value == "inf" or (isinstance(value, int | float) and not isinstance(value, bool))
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value == "inf" or (number and not math.isnan(value))
 
 
 def allowed(asked: Quantity | ExactQuantity) -> dict[str, Param]:
@@ -256,14 +268,27 @@ def _claim(block: dict[str, Any], where: str) -> Claim:
     asked = QUANTITIES[block["quantity"]]
     if not isinstance(asked, ExactQuantity) and len(claim.stated) != 1:
         raise InputError(f"{where}: stated", stated, "one number, or `each` for several claims")
-    claim.check()  # values that only together cannot be used are found before anything is computed
+    for name in ("versus", "tolerance"):
+        if isinstance(asked, ExactQuantity) and name in block:
+            raise InputError(f"{where}: {name}", block[name], f"no {name} for {asked.name}")
+    _check_values(claim, where)
     return claim
 
 
+def _check_values(claim: Claim, where: str) -> None:
+    """Values that only together cannot be used are found before anything is computed."""
+    for checked, part in ((claim, ""), (claim.controlled(), "control: ")):
+        try:
+            checked.check()
+        except InputError as error:
+            place = f"{where}: {part}{error.where.removeprefix(f'{claim.id}: ')}"
+            raise InputError(place, error.got, error.want, error.hint) from error
+
+
 def _documentary(block: dict[str, Any], where: str) -> Claim:
-    for name in ("params", "versus", "each", "control", "stated", "decimals", "band", "tolerance"):
-        if name in block:
-            raise InputError(f"{where}: {name}", block[name], "a quantity beside it")
+    for name, value in block.items():
+        if name not in _DOCUMENTARY:
+            raise InputError(f"{where}: {name}", value, "a quantity beside it")
     return Claim(
         id=block["id"],
         source=block.get("source", ""),

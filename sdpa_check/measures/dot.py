@@ -170,7 +170,7 @@ def _growth(pairs: NDArray[Any]) -> NDArray[np.float64]:
     n = len(pairs)
     sizes = [max(1, n // 16), max(1, n // 4), n]
     with np.errstate(over="ignore", divide="ignore"):  # all of a few lattice numbers may be 0
-        squares = np.cumsum(pairs * pairs)
+        squares = np.cumsum(np.square(pairs, dtype=np.float64))
         return np.array([*(np.log(squares[size - 1] / size) for size in sizes), 1.0])
 
 

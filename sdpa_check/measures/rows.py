@@ -68,6 +68,11 @@ class RowsShape:
         """Rows in a block."""
         return self.groups * self.queries * self.key_sets
 
+    @property
+    def disjoint(self) -> int:
+        """The most rows of a block no two of which share a query or keys."""
+        return self.groups * min(self.queries, self.key_sets)
+
     @classmethod
     def fitting(cls, dk: int, keys: int, rows: int | None = None) -> RowsShape:
         """A shape of about 2^18 scores, or of one group; of at most about `rows` rows if given."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from sdpa_check.errors import unknown_name
-from sdpa_check.quantities import law, moments, rows, sweeps
+from sdpa_check.quantities import attention, exact, law, moments, rows, sweeps, weights
 from sdpa_check.quantities.base import Case, ExactQuantity, Quantity, Sample, multiplier
 
 __all__ = ["QUANTITIES", "Case", "ExactQuantity", "Quantity", "Sample", "multiplier", "quantity"]
 
 QUANTITIES: dict[str, Quantity | ExactQuantity] = {
-    q.name: q for q in (*moments.QUANTITIES, *law.QUANTITIES, *sweeps.QUANTITIES, *rows.QUANTITIES)
+    q.name: q
+    for module in (moments, law, sweeps, rows, weights, exact, attention)
+    for q in module.QUANTITIES
 }
 """Name → quantity, in the order in which tables show them."""
 

@@ -81,6 +81,7 @@ class Quantity:
         unit: ``"nats"``, or ``"1"`` where there is none.
         sampling: which kind of block it is measured on.
         params: the parameters beyond the design that it takes, by their names in `params.PARAMS`.
+        statistic: how rows are summarised where a case does not say.
         sweep: whether it compares several designs.
         lead: whether the sample size is planned for it alone; others get at most a multiple.
         estimate: samples (one per design) → estimate.
@@ -96,6 +97,7 @@ class Quantity:
     predict: Callable[[Case], Prediction]
     band: Callable[[Case, Prediction, float], float]
     params: tuple[str, ...] = ()
+    statistic: str | None = None
     sweep: bool = False
     lead: bool = True
 

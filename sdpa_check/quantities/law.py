@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from sdpa_check import estimates
+from sdpa_check.distributions import component_law, parse_dependence
 from sdpa_check.errors import InputError
 from sdpa_check.quantities.base import Case, Quantity, Sample, absolute, exact_law, relative
 from sdpa_check.quantities.moments import mean, tail_index, variance, without_moment
+from sdpa_check.quantities.params import required
+from sdpa_check.quantities.shares import share, share_band
 from sdpa_check.records import Estimate, Prediction
 from sdpa_check.theory import moments
 
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sdpa_check.measures.dot import DotWork
+    from sdpa_check.records import Design
     from sdpa_check.theory.law import DotLaw
 
 
@@ -140,30 +144,44 @@ def _normal_distance(case: Case, samples: tuple[Sample, ...]) -> Estimate:
     """|F(z) − Φ((z − mean)/std)| at the z where it is largest, mean and std measured as well.
 
     The z is looked for among the edges of the histogram. Near the largest gap its derivative is
-    zero, so choosing it on the same sample costs second order only.
+    zero, so choosing it on the same sample costs second order only. Where a measured std has no
+    error bar and the exact one is known, that is used: the gap is then a share, which has one.
     """
     (sample,) = samples
-    edges = cast("DotWork", sample.work).grid.edges()
+    edges, exact = cast("DotWork", sample.work).grid.edges(), _exact_std(case.design)
+
+    def standardised(z: Any, m: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+        if exact is not None:
+            return np.asarray(z / exact)
+        return np.asarray((z - mean(m)) / np.sqrt(variance(m)))
 
     def gap(m: Mapping[str, NDArray[Any]], index: int) -> NDArray[Any]:
         counts = m["histogram"]
         below = counts[:, :index].sum(axis=1) / counts.sum(axis=1)
-        z = (edges[index] - mean(m)) / np.sqrt(variance(m))
+        z = np.broadcast_to(standardised(edges[index], m), below.shape)
         return np.asarray(below - [NormalDist().cdf(float(x)) for x in z])
 
     sums = sample.replicates.sums
     pooled = {name: sums[name].mean(axis=0) for name in ("pairs", "power1", "power2", "histogram")}
     cdf = np.cumsum(pooled["histogram"])[:-1] / pooled["histogram"].sum()
-    z = (edges[1:-1] - mean(pooled)) / np.sqrt(variance(pooled))
-    gaps = cdf - [NormalDist().cdf(x) for x in z.tolist()]
+    gaps = cdf - [NormalDist().cdf(x) for x in standardised(edges[1:-1], pooled).tolist()]
     best = int(np.argmax(np.abs(gaps)))
     sign = math.copysign(1.0, gaps[best])
     return estimates.function_of_means(
         sample.replicates,
         lambda m: sign * gap(m, best + 1),
         samples=int(sums["tile"].sum()),
-        withheld=without_moment(4, case.design),
+        withheld="" if exact is not None else without_moment(4, case.design),
     )
+
+
+def _exact_std(design: Design) -> float | None:
+    """√(d v_q v_k) for 2 < ν ≤ 4, independent components and zero means."""
+    q, k = component_law(design.query), component_law(design.key)
+    centred = q.mean == k.mean == 0 and parse_dependence(design.corr).kind == "none"
+    if not (2 < tail_index(design) <= 4 and centred):
+        return None
+    return math.sqrt(design.dk * q.variance * k.variance)
 
 
 def _predict_normal_distance(case: Case) -> Prediction:
@@ -176,6 +194,32 @@ def _predict_normal_distance(case: Case) -> Prediction:
         return Prediction(value=None, kind="none", source=str(error))
     source = "sup |F − Φ| of the exact law of q·k"
     return Prediction(value=distance, kind="exact", source=source)
+
+
+def _exceedance(case: Case, samples: tuple[Sample, ...]) -> Estimate:
+    """Share of |c·s| > threshold, for the c that was applied."""
+    (sample,) = samples
+    work, bound = cast("DotWork", sample.work), _threshold(case) / abs(sample.multiplier)
+    side, groups = work.tiling
+    return share(
+        sample.replicates,
+        "histogram",
+        work.grid,
+        {bound - work.pivot: 1.0, -bound - work.pivot: -1.0},
+        base=1.0,
+        samples=int(sample.replicates.sums["tile"].sum()),
+        independent=side * groups,
+        design=case.design,
+    )
+
+
+def _tails(law_: DotLaw, case: Case) -> float:
+    bound = _threshold(case) / abs(case.multiplier)
+    return float(law_.survival(bound) + law_.cdf(-bound))
+
+
+def _threshold(case: Case) -> float:
+    return float(required(case.inputs, "threshold"))
 
 
 _dot_iqr = _quantiles(lambda _: (0.25, 0.75), (-1.0, 1.0))
@@ -223,6 +267,26 @@ QUANTITIES = (
         estimate=_quantiles(_level, (1.0,)),
         predict=_exact_law(lambda law_, case: law_.quantile(_level(case)[0]), "quantile"),
         band=_iqr_band,
+    ),
+    Quantity(
+        name="dot.exceedance",
+        formula="P(|s| > threshold)",
+        unit="1",
+        sampling="dot",
+        params=("threshold",),
+        estimate=_exceedance,
+        predict=_exact_law(_tails, "both tails"),
+        band=share_band,
+    ),
+    Quantity(
+        name="logit.exceedance",
+        formula="P(|x| > threshold), x = c·s",
+        unit="1",
+        sampling="dot",
+        params=("scale", "threshold"),
+        estimate=_exceedance,
+        predict=_exact_law(_tails, "both tails"),
+        band=share_band,
     ),
     Quantity(
         name="dot.normal_distance",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sdpa_check.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,3 +118,13 @@ PARAMS = {
     ),
 }
 """Parameters that quantities name in `Quantity.params`."""
+
+
+def required(inputs: Mapping[str, Any], name: str) -> Any:
+    """The parameter `name` of a case, which must be there and of its kind.
+
+    Raises:
+        InputError: if it is missing or of another kind, naming it.
+    """
+    PARAMS[name].check(name, inputs.get(name))
+    return inputs[name]

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 STATISTICS = ("mean", "rms", "median", "q05", "q95")
 """How a Jacobian norm is summarised over rows."""
 
-_LEVELS = {"median": 0.5, "q05": 0.05, "q95": 0.95}
+LEVELS = {"median": 0.5, "q05": 0.05, "q95": 0.95}
+"""The statistics that are quantiles, and their levels."""
 
 
 def _index(sample: Sample) -> int:
@@ -72,10 +73,27 @@ def _norm(name: str) -> Callable[[Case, tuple[Sample, ...]], Estimate]:
         counts = sample.replicates.sums[f"histogram{i}.{name}"]
         grid = cast("RowsWork", sample.work).grids[i][column]
         return estimates.quantile_combination(
-            counts, grid, (_LEVELS[statistic],), (1.0,), samples=_rows(sample)
+            counts, grid, (LEVELS[statistic],), (1.0,), samples=_rows(sample)
         )
 
     return estimate
+
+
+def _argmax_distance(case: Case, samples: tuple[Sample, ...]) -> Estimate:
+    """Mean square distance, per component, of the output from the value with the largest weight.
+
+    Values are independent with unit variance: of Σ (p_j − δ_j1) v_j every component has the
+    variance Σ (p_j − δ_j1)² = 1 − 2 max p + Σp², whatever the mean and the law of the values.
+    """
+    del case
+    (sample,) = samples
+    key = f"mean{_index(sample)}"
+    top, squares = AVERAGED.index("max_weight"), AVERAGED.index("sum_squares")
+    return estimates.function_of_means(
+        sample.replicates,
+        lambda m: 1 + (m[key][:, squares] - 2 * m[key][:, top]) / m["rows"],
+        samples=_rows(sample),
+    )
 
 
 def expectations(case: Case) -> tuple[RowExpectations | None, str, str]:
@@ -104,9 +122,8 @@ def _expectations(
 ) -> RowExpectations:
     corr, keys = parse_dependence(design.corr), design.keys or 2
     if corr.kind in {"ar1", "equi"}:
-        eigenvalues, counts = correlation_eigenvalues(design)
-        spectrum = np.repeat((sigma_q * sigma_k * eigenvalues) ** 2, counts.astype(int))
-        return saturation.dependent_rows(keys=keys, multiplier=multiplier, spectrum=spectrum)
+        forms = spectrum(design, sigma_q, sigma_k)
+        return saturation.dependent_rows(keys=keys, multiplier=multiplier, spectrum=forms)
     return saturation.gaussian_rows(
         dk=design.dk,
         keys=keys,
@@ -114,6 +131,12 @@ def _expectations(
         sigma_q=sigma_q,
         sigma_k=sigma_k,
     )
+
+
+def spectrum(design: Design, sigma_q: float, sigma_k: float) -> NDArray[np.float64]:
+    """Eigenvalues of Σ_q^½ Σ_k Σ_q^½, shape (d_k,), for the correlation within the vectors."""
+    eigenvalues, counts = correlation_eigenvalues(design)
+    return np.repeat((sigma_q * sigma_k * eigenvalues) ** 2, counts.astype(int))
 
 
 def _exact(
@@ -180,11 +203,22 @@ def _row_quantity(
         unit=unit,
         sampling="rows",
         params=("scale", "statistic") if statistic else ("scale",),
+        statistic="rms" if statistic else None,
         estimate=estimate,
         predict=predict,
         band=band,
     )
 
+
+DEFICIT = _row_quantity(
+    "softmax.entropy_deficit",
+    "ln m − E[H]",
+    _average("entropy_deficit"),
+    _exact(lambda e, _: e.entropy_deficit, "ln m − E[H]"),
+    _entropy_band,
+    unit="nats",
+)
+"""How far the rows are from uniform; its growth with d_k is a quantity of its own."""
 
 QUANTITIES = (
     _row_quantity(
@@ -195,14 +229,7 @@ QUANTITIES = (
         _entropy_band,
         unit="nats",
     ),
-    _row_quantity(
-        "softmax.entropy_deficit",
-        "ln m − E[H]",
-        _average("entropy_deficit"),
-        _exact(lambda e, _: e.entropy_deficit, "ln m − E[H]"),
-        _entropy_band,
-        unit="nats",
-    ),
+    DEFICIT,
     _row_quantity(
         "softmax.entropy_ratio",
         "E[H]/ln m",
@@ -218,8 +245,20 @@ QUANTITIES = (
         _exact(lambda e, _: e.sum_squares, "E[Σp²]"),
         _weights_band,
     ),
+    _row_quantity(
+        "softmax.sum_squares_excess",
+        "m E[Σp²] − 1",
+        _average("sum_squares_excess"),
+        _exact(lambda e, _: e.sum_squares_excess, "m E[Σp²] − 1"),
+        _information(lambda e, m: min(m * e.trace, e.sum_squares_excess)),
+    ),
     _row_quantity("softmax.effective_keys", "E[1/Σp²]", _average("effective_keys")),
     _row_quantity("softmax.saturated_fraction", "P(max p > 0.99)", _average("saturated")),
+    _row_quantity(
+        "softmax.argmax_distance",
+        "E‖o − v*‖²/d_v = 1 − 2E[max p] + E[Σp²]: output o = Σ p v, v* the likeliest value",
+        _argmax_distance,
+    ),
     _row_quantity(
         "jacobian.frobenius",
         "‖J‖_F of J = diag(p) − ppᵀ",

@@ -19,7 +19,13 @@ if TYPE_CHECKING:
     from sdpa_check.records import Design, Estimate, Prediction
 
 FEWEST = 100
-"""With fewer events than this, or fewer of the opposite, Student's t is far from their law."""
+"""With fewer events than this, or fewer of the opposite, their spread says too little."""
+
+_RARE = 3.0
+"""The error of a share of few events, times the number n of them that share no vector. Those are
+independent, so that a share of p leaves no event with a probability of at most (1 − p)^n. At 1e-8
+that allows p = 18/n, which is 3/n times the 6 or more standard errors that a verdict then takes.
+"""
 
 
 def share(
@@ -29,6 +35,7 @@ def share(
     above: Mapping[float, float],
     *,
     samples: int,
+    independent: int,
     design: Design,
     base: float = 0.0,
 ) -> Estimate:
@@ -36,7 +43,7 @@ def share(
 
     Between the edges of a bin its counts are taken as evenly spread, which for a smooth law costs
     second order in the width of the bin, 1/128 of an octave. There is no error bar where that would
-    be wrong (a lattice law, a point beyond the bins) or where events are too few.
+    be wrong: for a lattice law, or a point beyond the bins.
 
     Args:
         replicates: the merged sums.
@@ -44,34 +51,32 @@ def share(
         grid: its bins.
         above: the points and their weights.
         samples: how many X there are.
+        independent: how many X of a block share no vector with each other.
         design: what was drawn.
         base: a constant.
     """
-    edges = grid.edges()
+    edges = np.clip(grid.edges(), -1e300, 1e300)
 
     def function(m: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
         counts = m[name]
         parts = [weight * _above(counts, edges, x) for x, weight in above.items()]
         return np.asarray(base + np.sum(parts, axis=0) / counts.sum(axis=1))
 
-    beyond = not all(edges[1] <= x <= edges[-2] for x in above)
-    found = estimates.function_of_means(
-        replicates,
-        function,
-        samples=samples,
-        withheld=lattice(design) or ("not available (a point lies beyond the bins)" * beyond),
-    )
-    events = round(min(found.value, 1 - found.value) * samples)
-    if found.se is not None and events < FEWEST:
-        withheld = f"not available ({events} events; it takes {FEWEST} for an error bar)"
-        return estimates.bare(found.value, found.blocks, samples, withheld)
-    return found
+    withheld = lattice(design)
+    if not all(edges[1] <= x <= edges[-2] for x in above):
+        withheld = "not available (a threshold lies beyond the bins)"
+    found = estimates.function_of_means(replicates, function, samples=samples, withheld=withheld)
+    events = min(found.value, 1 - found.value) * samples
+    if found.se is None or events >= FEWEST:
+        return found
+    se = max(found.se, _RARE / (independent * replicates.blocks))
+    return estimates.with_error(found.value, se, found.blocks, samples)
 
 
 def _above(counts: NDArray[Any], edges: NDArray[np.float64], x: float) -> NDArray[Any]:
     """Counts above x, shape (replicates,)."""
     i = int(np.clip(np.searchsorted(edges, x, side="right") - 1, 0, len(edges) - 2))
-    part = (edges[i + 1] - x) / (edges[i + 1] - edges[i]) if np.isfinite(edges[i : i + 2]).all() else 0.0
+    part = (edges[i + 1] - x) / (edges[i + 1] - edges[i])
     return np.asarray(counts[:, i + 1 :].sum(axis=1) + part * counts[:, i])
 
 

@@ -1,4 +1,4 @@
-"""Growth of the scale of s = q·k with d_k: slopes over a sweep of designs."""
+"""Growth with d_k of the scale of s = q·k, of the logits and of the distance from uniform."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from sdpa_check import estimates
 from sdpa_check.errors import InputError
 from sdpa_check.quantities.base import Case, Quantity, Sample, absolute
 from sdpa_check.quantities.law import predict_iqr
-from sdpa_check.quantities.moments import from_means, times, variance
+from sdpa_check.quantities.moments import from_means, mean, times, variance
+from sdpa_check.quantities.rows import DEFICIT
 from sdpa_check.records import Prediction
 from sdpa_check.theory import moments
 
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 
     from sdpa_check.measures.dot import DotWork
     from sdpa_check.records import Estimate
+
+
+_AWAY = 20
+"""How many standard errors a number must be from 0 for its logarithm to be taken."""
 
 
 def slope_weights(xs: tuple[float, ...]) -> list[float]:
@@ -38,14 +43,18 @@ def _log_dk(case: Case) -> tuple[float, ...]:
     return tuple(math.log(design.dk) for design in case.designs)
 
 
+def _each(case: Case, samples: tuple[Sample, ...]) -> list[tuple[Case, Sample]]:
+    """The single designs of a sweep, each a case of its own with its sample."""
+    cases = (dataclasses.replace(case, designs=(design,)) for design in case.designs)
+    return list(zip(cases, samples, strict=True))
+
+
 def _variance_exponent(case: Case, samples: tuple[Sample, ...]) -> Estimate:
     def log_variance(m: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
         return np.asarray(np.log(variance(m)))
 
-    each = [
-        from_means(log_variance, 2)(dataclasses.replace(case, designs=(design,)), (sample,))
-        for design, sample in zip(case.designs, samples, strict=True)
-    ]
+    found = from_means(log_variance, 2)
+    each = [found(one, (sample,)) for one, sample in _each(case, samples)]
     return estimates.combined(each, slope_weights(_log_dk(case)))
 
 
@@ -64,18 +73,53 @@ def _scale_exponent(case: Case, samples: tuple[Sample, ...]) -> Estimate:
     return estimates.combined(each, slope_weights(_log_dk(case)))
 
 
+def _std_exponent(case: Case, samples: tuple[Sample, ...]) -> Estimate:
+    """Half the slope of ln Var[s], plus that of ln|c| for the multipliers that were applied."""
+    half = estimates.scaled(_variance_exponent(case, samples), 0.5)
+    logs = [math.log(abs(sample.multiplier)) for sample in samples]
+    growth = math.fsum(w * y for w, y in zip(slope_weights(_log_dk(case)), logs, strict=True))
+    if half.se is None:
+        return estimates.bare(half.value + growth, half.blocks, half.samples, half.withheld)
+    return estimates.with_error(half.value + growth, half.se, half.blocks, half.samples)
+
+
+def _mean_exponent(case: Case, samples: tuple[Sample, ...]) -> Estimate:
+    found = from_means(mean, 1, power=1.0, location=True)
+    each = [_logarithm(found(one, (sample,))) for one, sample in _each(case, samples)]
+    return estimates.combined(each, slope_weights(_log_dk(case)))
+
+
+def _deficit_exponent(case: Case, samples: tuple[Sample, ...]) -> Estimate:
+    each = [_logarithm(DEFICIT.estimate(one, (sample,))) for one, sample in _each(case, samples)]
+    return estimates.combined(each, slope_weights(_log_dk(case)))
+
+
+def _logarithm(found: Estimate) -> Estimate:
+    """ln|v| with the error se/|v|, which is right to first order and needs a v away from 0."""
+    value = math.log(abs(found.value)) if found.value else -math.inf
+    if found.se is None:
+        return estimates.bare(value, found.blocks, found.samples, found.withheld)
+    if abs(found.value) < _AWAY * found.se:
+        withheld = f"not available (no logarithm of {found.value:.2g} ± {found.se:.1g})"
+        return estimates.bare(value, found.blocks, found.samples, withheld)
+    return estimates.with_error(value, found.se / abs(found.value), found.blocks, found.samples)
+
+
 def _exponent(each: Callable[[Case], Prediction], what: str) -> Callable[[Case], Prediction]:
-    """The least-squares slope, on ln d, of the logarithm of another prediction over the sweep."""
+    """The least-squares slope, on ln d, of ln|·| of another prediction over the sweep."""
 
     def predict(case: Case) -> Prediction:
         found = [each(dataclasses.replace(case, designs=(d,))) for d in case.designs]
-        logs = [math.log(p.value) for p in found if p.value is not None and p.value > 0]
-        if len(logs) < len(found):
-            bad = next(p for p in found if p.value is None or p.value <= 0)
-            return Prediction(value=None, kind=bad.kind, source=bad.source)
-        weights = slope_weights(_log_dk(case))
-        slope = math.fsum(w * y for w, y in zip(weights, logs, strict=True))
-        return Prediction(value=slope, kind="exact", source=f"slope of ln {what} on ln d_k")
+        for p in found:
+            if p.value is None:
+                return Prediction(value=None, kind=p.kind, source=p.source)
+            if p.value == 0:
+                return Prediction(value=None, kind="none", source=f"no exponent: {what} is 0")
+        logs = [math.log(abs(p.value)) for p in found if p.value is not None]
+        slope = math.fsum(w * y for w, y in zip(slope_weights(_log_dk(case)), logs, strict=True))
+        limit = any(p.kind == "limit" for p in found)
+        source = f"slope of ln {what} on ln d_k" + (f"; {found[0].source}" if limit else "")
+        return Prediction(value=slope, kind="limit" if limit else "exact", source=source)
 
     return predict
 
@@ -99,6 +143,39 @@ QUANTITIES = (
         sweep=True,
         estimate=_scale_exponent,
         predict=_exponent(predict_iqr, "IQR[s]"),
+        band=absolute(1.0),
+    ),
+    Quantity(
+        name="logit.std_exponent",
+        formula="slope of ln std[x] on ln d_k, x = c·s",
+        unit="1",
+        sampling="dot",
+        params=("scale",),
+        sweep=True,
+        estimate=_std_exponent,
+        predict=_exponent(times(moments.dot_std, 1), "std[x]"),
+        band=absolute(1.0),
+    ),
+    Quantity(
+        name="logit.mean_exponent",
+        formula="slope of ln|E x| on ln d_k, x = c·s",
+        unit="1",
+        sampling="dot",
+        params=("scale",),
+        sweep=True,
+        estimate=_mean_exponent,
+        predict=_exponent(times(moments.dot_mean, 1), "E[x]"),
+        band=absolute(1.0),
+    ),
+    Quantity(
+        name="softmax.deficit_exponent",
+        formula="slope of ln(ln m − E[H]) on ln d_k",
+        unit="1",
+        sampling="rows",
+        params=("scale",),
+        sweep=True,
+        estimate=_deficit_exponent,
+        predict=_exponent(DEFICIT.predict, "(ln m − E[H])"),
         band=absolute(1.0),
     ),
 )

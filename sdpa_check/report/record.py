@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any, get_args
 from sdpa_check.errors import InputError
 from sdpa_check.records import (
     SCHEMA,
+    ClaimText,
     Estimate,
     Outcome,
     Prediction,
     PredictionKind,
+    Relation,
     Row,
     Run,
 )
@@ -154,7 +156,12 @@ def _row(node: _Node) -> Row:
         reason=at["reason"].text(),
         tolerance=at["tolerance"].number_or_none(least=0),
         detectable=at["detectable"].number_or_none(least=0),
+        claim=None if at["claim"].value is None else _claim(at["claim"]),
     )
+
+
+def _claim(node: _Node) -> ClaimText:
+    return ClaimText(**{name: each.text() for name, each in node.fields(ClaimText).items()})
 
 
 def _estimate(node: _Node) -> Estimate:
@@ -177,7 +184,13 @@ def _estimate(node: _Node) -> Estimate:
 def _prediction(node: _Node) -> Prediction:
     at = node.fields(Prediction)
     kind: Any = at["kind"].one_of(get_args(PredictionKind))
-    return Prediction(value=at["value"].number_or_none(), kind=kind, source=at["source"].text())
+    relation: Any = at["relation"].one_of(get_args(Relation))
+    return Prediction(
+        value=at["value"].number_or_none(),
+        kind=kind,
+        source=at["source"].text(),
+        relation=relation,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,12 @@ ABSENT = "—"
 
 _MOST = 12  # significant digits; a smaller error is one of rounding, and more digits binary noise
 
+_VERSUS = "versus"  # the parameter that holds those of the second term of a difference
+_DEFAULT = "default"
+
 _DERIVED = ("multiplier",)  # follows from scale and dk, which stand beside it
+
+_SIGNS = {"equal": "", "at least": "≥ ", "at most": "≤ "}
 
 # Characters that steer a terminal, reorder text or have no place in XML; a record may come from
 # anywhere, and its text must not do anything but be read.
@@ -138,8 +143,26 @@ def param(value: object) -> str:
 
 
 def params(mapping: Mapping[str, Any]) -> dict[str, str]:
-    """Parameters as text, nested ones by their dotted name; those that are not set are left out."""
-    return dict(_params(mapping, ""))
+    """Parameters as text, nested ones by their dotted name; those that are not set are left out.
+
+    Of a difference those that differ between its terms have both values: ``scale=none − sqrt``.
+    """
+    own, versus = dict(mapping), mapping.get(_VERSUS)
+    if isinstance(versus, Mapping):
+        del own[_VERSUS]
+    found = dict(_params(own, ""))
+    if isinstance(versus, Mapping):
+        for name, text in _params(versus, ""):
+            found[name] = f"{found.get(name, _DEFAULT)} − {text}"
+    return found
+
+
+def difference(mapping: Mapping[str, Any]) -> str:
+    """The parameters by which the terms of a difference differ; empty where it is none."""
+    versus, every = mapping.get(_VERSUS), params(mapping)
+    if not isinstance(versus, Mapping):
+        return ""
+    return assignments({name: every[name] for name, _ in _params(versus, "")})
 
 
 def _params(mapping: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
@@ -267,19 +290,23 @@ def _measured(estimate: Estimate | None) -> str:
         return interval(estimate.value, estimate.lo, estimate.hi)
     if estimate.se is None and estimate.withheld:
         return f"{number(estimate.value)} ± n/a"
+    if not estimate.blocks:  # computed, not sampled
+        return number(estimate.value)
     return rounded(estimate.value, estimate.se)
 
 
 def _predicted(prediction: Prediction, estimate: Estimate | None) -> str:
     if prediction.kind == "infinite":
         return "∞"
+    if prediction.kind == "stated" and prediction.value is None:  # null in a record that was read
+        return "∞ (stated)"
     if prediction.value is None or prediction.kind == "none":
         return ABSENT
     digits, se = 6, estimate.se if estimate else None
     if se and math.isfinite(se):
         # As many digits as the measurement has, so that a reader can compare the two.
         digits = min(_MOST, max(digits, _digits(prediction.value, se)))
-    sign = "≈ " if prediction.kind == "limit" else ""
+    sign = _SIGNS[prediction.relation] or ("≈ " if prediction.kind == "limit" else "")
     return f"{sign}{number(prediction.value, digits)} ({prediction.kind})"
 
 

@@ -10,8 +10,7 @@ import textwrap
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TextIO
 
-from sdpa_check.records import Outcome
-from sdpa_check.report import measured, rows, summary
+from sdpa_check.report import claims, claims_table, measured, rows, summary, terminal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,7 +26,6 @@ PIPE_WIDTH = 100
 _COLUMNS = ("check", "measured", "predicted", "z", "tolerance", "verdict")
 _GAP = 2
 _INDENT = "  "
-_PROSE = 100  # longer lines are hard to read
 _CHECK = 30  # a name is given so much before a column goes
 _EXPLAINED = 8  # so many reasons are given, or as many as something is wrong
 _NAMED = 3  # so many checks are named beside the reason that they share
@@ -37,9 +35,6 @@ _BREAKS = {
     "verdict": re.compile(r" "),
 }
 """Where a cell may be cut into lines when its column is narrow."""
-_BOND = re.compile(r" (?=[±%])|(?<=±) ")
-"""Where prose may not be cut: 0.31 ± 0.02, 95 %."""
-_OUTCOME_STYLES = {0: "bold green", 3: "bold red", 4: "bold yellow"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +72,7 @@ def show(run: Run, stream: TextIO) -> None:
 
 
 def render(run: Run, *, width: int, color: bool) -> str:
-    """The table of `run` with its title, outcome, notes and reasons.
+    """The table of `run` with its title, outcome, notes and reasons; of claims, one line each.
 
     Args:
         run: a finished run.
@@ -86,31 +81,20 @@ def render(run: Run, *, width: int, color: bool) -> str:
             lines that are too long.
         color: whether to write ANSI colours; every colour has its word beside it.
     """
-    from rich.console import Console
-
+    if claims.judges(run):
+        return claims_table.render(run, width=width, color=color)
     layout = _layout(run, width)
     stream = io.StringIO()
-    console = Console(
-        file=stream,
-        width=max(width, layout.width),
-        force_terminal=color,
-        force_jupyter=False,
-        color_system="standard" if color else None,
-        no_color=not color,
-        legacy_windows=False,
-        markup=False,
-        emoji=False,
-        highlight=False,
-    )
-    prose = min(width, _PROSE)
-    _write(console, summary.title(run), prose, style="bold", hang=_INDENT)
+    console = terminal.console(stream, max(width, layout.width), color=color)
+    prose = min(width, terminal.PROSE)
+    terminal.write(console, summary.title(run), prose, style="bold", hang=_INDENT)
     console.print()
     if layout.rows:
         console.print(_table(layout))
         console.print()
     _measured_only(console, run, width)
     _footer(console, run, prose, z=layout.shows_z)
-    return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
+    return terminal.finished(stream)
 
 
 def _layout(run: Run, width: int) -> _Layout:
@@ -195,7 +179,7 @@ def _table(layout: _Layout) -> Table:
         if layout.cells[index]["group"] != group:
             group = layout.cells[index]["group"]
             table.add_row(Text(group, "bold"))
-        styles = {"verdict": _style(row)}
+        styles = {"verdict": terminal.style(row)}
         table.add_row(*(Text(columns[name][index], styles.get(name, "")) for name in columns))
     return table
 
@@ -214,11 +198,7 @@ def _column(layout: _Layout, name: str) -> list[str]:
 def _aligned(texts: list[str], name: str) -> list[str]:
     """The texts of a column with ± below ±, or kind below kind."""
     mark = {"measured": " ± ", "predicted": " ("}.get(name)
-    if mark is None:
-        return texts
-    parts = [text.partition(mark) for text in texts]
-    heads = max((len(head) for head, _, _ in parts), default=0)
-    return [head.rjust(heads) + mark + tail for head, mark, tail in parts]
+    return texts if mark is None else terminal.aligned(texts, mark)
 
 
 def _wrapped(text: str, width: int) -> str:
@@ -238,14 +218,6 @@ def _wrapped(text: str, width: int) -> str:
     )
 
 
-def _style(row: Row) -> str:
-    if row.verdict is Outcome.INCONCLUSIVE:
-        return "yellow"
-    if not rows.as_expected(row):
-        return "bold red"
-    return "cyan" if row.verdict in (Outcome.UNDEFINED, Outcome.NOT_RUN) else "green"
-
-
 def _measured_only(console: Console, run: Run, width: int) -> None:
     """The numbers without a prediction, grid by grid; numbers are never cut here either."""
     from rich.text import Text
@@ -253,7 +225,7 @@ def _measured_only(console: Console, run: Run, width: int) -> None:
     shown = [piece for grid in measured.grids(run) for piece in measured.fitted(grid, width)]
     if shown:
         title = measured.title(run, shown)
-        _write(console, title, min(width, _PROSE), style="bold", hang=_INDENT)
+        terminal.write(console, title, min(width, terminal.PROSE), style="bold", hang=_INDENT)
     for grid in shown:
         for text, heading in measured.lines(grid):
             console.print(Text(text, "bold" if heading else ""), soft_wrap=True)
@@ -261,12 +233,12 @@ def _measured_only(console: Console, run: Run, width: int) -> None:
 
 
 def _footer(console: Console, run: Run, width: int, *, z: bool) -> None:
-    style = _OUTCOME_STYLES.get(run.exit_code, "bold")
-    _write(console, summary.verdict_line(run), width, style=style)
-    _write(console, summary.sampling_line(run, z=z), width, style="dim")
+    style = terminal.OUTCOME_STYLES.get(run.exit_code, "bold")
+    terminal.write(console, summary.verdict_line(run), width, style=style)
+    terminal.write(console, summary.sampling_line(run, z=z), width, style="dim")
     for note in run.notes:
         console.print()
-        _write(console, rows.plain(note), width)
+        terminal.write(console, rows.plain(note), width)
     reasons = summary.reasons(run)
     wrong = sum(reason.wrong for reason in reasons)
     shown = reasons[: max(wrong, _EXPLAINED)]
@@ -274,23 +246,9 @@ def _footer(console: Console, run: Run, width: int, *, z: bool) -> None:
         more = len(reason.checks) - _NAMED
         named = [*reason.checks[:_NAMED], *([f"{more} more"] if more > 0 else [])]
         console.print()
-        _write(console, f"{reason.verdict}  {'; '.join(named)}", width, style="bold", hang=_INDENT)
-        _write(console, _INDENT + reason.text, width, hang=_INDENT)
+        terminal.write(console, f"{reason.verdict}  {'; '.join(named)}", width, style="bold", hang=_INDENT)
+        terminal.write(console, _INDENT + reason.text, width, hang=_INDENT)
     if len(shown) < len(reasons):
         console.print()
         left = rows.count(len(reasons) - len(shown))
-        _write(console, f"{left} more reasons stand in the record.", width)
-
-
-def _write(console: Console, text: str, width: int, *, style: str = "", hang: str = "") -> None:
-    from rich.text import Text
-
-    lines = textwrap.wrap(
-        _BOND.sub("\u00a0", text),
-        width,
-        subsequent_indent=hang,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    wrapped = "\n".join(lines).replace("\u00a0", " ")
-    console.print(Text(wrapped, style=style), soft_wrap=True)
+        terminal.write(console, f"{left} more reasons stand in the record.", width)

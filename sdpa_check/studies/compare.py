@@ -11,13 +11,10 @@ import sdpa_check
 from sdpa_check import estimates, power, verdict
 from sdpa_check.environment import environment
 from sdpa_check.errors import InputError
-from sdpa_check.records import Outcome, Prediction, Row, Run
+from sdpa_check.records import MOVED, Outcome, Prediction, Row, Run
 
 if TYPE_CHECKING:
     from sdpa_check.records import Estimate
-
-MOVED = "moved/"
-"""How the ids of the rows begin that compare a run with its baseline."""
 
 _ROUNDING = 1e-12
 """Relative difference up to which two numbers without an error bar are the same."""

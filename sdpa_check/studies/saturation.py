@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
 from sdpa_check.checks import checks_of, law_parameters
-from sdpa_check.inputs import Integers, Options, resolve
+from sdpa_check.inputs import Integers, Options, Scales, resolve
 from sdpa_check.quantities import Case
 from sdpa_check.quantities.rows import STATISTICS
 from sdpa_check.studies.study import Study, conduct, find
@@ -30,7 +30,7 @@ NORMS = ("jacobian.frobenius", "jacobian.spectral", "jacobian.inf_norm", "jacobi
 def saturation(
     dk: Integers = 64,
     keys: Integers = 64,
-    scale: str | float | Sequence[str] = "all",
+    scale: Scales = "all",
     **options: Unpack[Options],
 ) -> Run:
     """Measure softmax rows of m keys and their Jacobian, and judge them against exact theory.
@@ -52,9 +52,7 @@ def saturation(
     return study(dk, keys, scale, options).run
 
 
-def study(
-    dk: Integers, keys: Integers, scale: str | float | Sequence[str], options: Options
-) -> Study:
+def study(dk: Integers, keys: Integers, scale: Scales, options: Options) -> Study:
     """As `saturation`, with what the figures need beside the run."""
     inputs = resolve(options)
     designs, rules = inputs.designs(dk, keys), inputs.scalings(scale)

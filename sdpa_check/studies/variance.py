@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
 from sdpa_check.checks import checks_of, law_parameters
-from sdpa_check.inputs import Integers, Options, resolve
+from sdpa_check.inputs import Integers, Options, Scales, resolve
 from sdpa_check.logits.scaling import NORMAL_IQR
 from sdpa_check.quantities import Case
 from sdpa_check.quantities.moments import tail_index
@@ -23,9 +23,7 @@ _LOGIT_MOMENTS = ("logit.mean", "logit.variance", "logit.std")
 _TAIL = ("dot.tail_index",)
 
 
-def variance(
-    dk: Integers = 64, scale: str | float | Sequence[str] = "sqrt", **options: Unpack[Options]
-) -> Run:
+def variance(dk: Integers = 64, scale: Scales = "sqrt", **options: Unpack[Options]) -> Run:
     """Measure the moments of s = q·k and of the logit c·s, and judge them against exact theory.
 
     Args:
@@ -45,7 +43,7 @@ def variance(
     return study(dk, scale, options).run
 
 
-def study(dk: Integers, scale: str | float | Sequence[str], options: Options) -> Study:
+def study(dk: Integers, scale: Scales, options: Options) -> Study:
     """As `variance`, with what the figures need beside the run."""
     inputs = resolve(options)
     designs, rules = inputs.designs(dk), inputs.scalings(scale)

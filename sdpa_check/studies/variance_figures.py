@@ -45,8 +45,8 @@ _MOST_PANELS = 6
 
 def figures(study: Study) -> dict[str, Figure]:
     """Name → figure, each from a sweep of its own at up to 4 million dot products per design."""
-    asked = list(dict.fromkeys(r.params["dk"] for r in study.run.rows if "level" not in r.params))
-    dks = [dk for dk in asked if isinstance(dk, int)]
+    asked = (row.params["dk"] for row in study.run.rows)
+    dks = list(dict.fromkeys(dk for dk in asked if isinstance(dk, int)))  # a sweep has a list
     found = {"histogram": _histograms(study, dks), "scale": _scale(study, dks)}
     own = study.inputs.designs(dks[0])[0]
     if own.corr == "none" and not own.query.mean and not own.key.mean:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -12,7 +11,7 @@ from sdpa_check.checks import Check
 from sdpa_check.claims import registry
 from sdpa_check.inputs import Options, resolve
 from sdpa_check.quantities import ExactQuantity, quantity
-from sdpa_check.records import Outcome, Prediction, Row
+from sdpa_check.records import MOVED, THEORY, ClaimText, Outcome, Prediction, Row
 from sdpa_check.studies import compare
 from sdpa_check.studies.study import Study, conduct
 
@@ -21,9 +20,6 @@ if TYPE_CHECKING:
 
     from sdpa_check.claims.claim import Claim
     from sdpa_check.records import Run
-
-THEORY = "theory/"
-"""How the ids of the rows begin that hold theory, and not a claim, to a measurement."""
 
 
 def verify(
@@ -81,7 +77,7 @@ def study(
         _checks(chosen),
         inputs,
         design,
-        lambda rows: _notes(rows, left_out),
+        lambda _: _notes(left_out),
         population=_checks(claims),
         finish=lambda rows: _explained(chosen, rows),
     )
@@ -90,7 +86,7 @@ def study(
 
 def _compared(baseline: Run, run: Run) -> Run:
     """The run with a row for every number that the baseline has as well."""
-    kept = [row for row in baseline.rows if not row.id.startswith(compare.MOVED)]
+    kept = [row for row in baseline.rows if not row.id.startswith(MOVED)]
     rows = (*run.rows, *compare.rows(replace(baseline, rows=tuple(kept)), run))
     outcome, code = verdict.conclude(rows)
     return replace(run, rows=rows, outcome=outcome, exit_code=code)
@@ -141,22 +137,23 @@ def _row(claim: Claim, row: Row | None) -> Row:
             verdict=Outcome.NOT_RUN,
             expected=Outcome.NOT_RUN,
             reason=claim.note,
+            claim=_text(claim),
         )
-    params = dict(claim.params) | ({"versus": str(dict(claim.versus))} if claim.versus else {})
-    parts = [claim.statement, row.reason, claim.right and f"right: {claim.right}", claim.note]
-    reason = "; ".join(part.rstrip(".") for part in parts if part)
-    return replace(row, params=params, reason=reason)
+    versus = {"versus": dict(claim.versus)} if claim.versus else {}
+    return replace(row, params={**claim.params, **versus}, claim=_text(claim))
 
 
-def _notes(rows: Sequence[Row], left_out: Sequence[Claim]) -> list[str]:
-    claims = [row for row in rows if not row.id.startswith(THEORY)]
-    theory = [row for row in rows if row.id.startswith(THEORY)]
-    tally = Counter(row.verdict for row in claims)
-    words = ", ".join(f"{tally[outcome]} {outcome}" for outcome in Outcome if tally[outcome])
-    notes = [f"Of {len(claims)} claims: {words}."]
-    if theory:
-        held = sum(row.verdict is Outcome.CONFIRMED for row in theory)
-        notes.append(f"Theory held to the same samples: {held} of {len(theory)} confirmed.")
-    if left_out:
-        notes.append(f"{len(left_out)} slow claims were left out; --full runs them.")
-    return notes
+def _text(claim: Claim) -> ClaimText:
+    return ClaimText(
+        statement=claim.statement,
+        source=claim.source,
+        section=claim.section,
+        right=claim.right,
+        note=claim.note,
+    )
+
+
+def _notes(left_out: Sequence[Claim]) -> list[str]:
+    if not left_out:
+        return []
+    return [f"Slow claims were left out: {len(left_out)}; --full runs them."]

@@ -84,66 +84,70 @@ def test_by_default_everything_is_confirmed():
     assert (run.outcome, run.exit_code) == ("as expected", 0)
 
 
+RULES = {
+    "none": 1.0,
+    "sqrt": 1 / 8,
+    "dk": 1 / 64,
+    "sqrt2": 1 / math.sqrt(128),
+    "sqrt_dmodel": 1 / math.sqrt(512),
+    "pow:-0.25": 64**-0.25,
+    "0.3": 0.3,
+}
+
+
+@pytest.fixture(scope="module")
+def scaled():
+    """A run under every rule."""
+    options = {"dmodel": 512, "samples": SMALL, "mean": 0.5, "mean_k": 0.2}
+    return sdpa_check.variance(dk=64, scale=list(RULES), **options)
+
+
 class TestScale:
     """The logit rows follow the rule."""
 
-    RULES = {
-        "none": 1.0,
-        "sqrt": 1 / 8,
-        "dk": 1 / 64,
-        "sqrt2": 1 / math.sqrt(128),
-        "sqrt_dmodel": 1 / math.sqrt(512),
-        "pow:-0.25": 64**-0.25,
-        "0.3": 0.3,
-    }
-
-    @pytest.fixture(scope="class")
-    def run(self):
-        return sdpa_check.variance(
-            dk=64, scale=list(self.RULES), dmodel=512, samples=SMALL, mean=0.5, mean_k=0.2
-        )
-
     @pytest.mark.parametrize("rule", RULES)
-    def test_multiplier_mean_and_variance(self, run, row, rule):
-        c = self.RULES[rule]
-        found = row(run, "logit.variance", scale=rule)
+    def test_multiplier_mean_and_variance(self, scaled, row, rule):
+        c = RULES[rule]
+        found = row(scaled, "logit.variance", scale=rule)
         assert found.params["multiplier"] == pytest.approx(c, rel=1e-15)
         assert found.prediction.value == pytest.approx(c**2 * 82.56, rel=1e-12)
-        mean, std = row(run, "logit.mean", scale=rule), row(run, "logit.std", scale=rule)
+        mean, std = row(scaled, "logit.mean", scale=rule), row(scaled, "logit.std", scale=rule)
         assert mean.prediction.value == pytest.approx(c * 6.4, rel=1e-12)
         # one sampling: the logit is the dot product, scaled
-        dot_mean, dot_std = row(run, "dot.mean").estimate, row(run, "dot.std").estimate
+        dot_mean, dot_std = row(scaled, "dot.mean").estimate, row(scaled, "dot.std").estimate
         assert mean.estimate.value == pytest.approx(c * dot_mean.value, rel=1e-12)
         assert std.estimate.value == pytest.approx(c * dot_std.value, rel=1e-12)
         assert std.estimate.se == pytest.approx(c * dot_std.se, rel=1e-9)
 
-    def test_rules_in_their_order(self, run):
-        assert run.design["scale"] == list(self.RULES)
+    def test_rules_in_their_order(self, scaled):
+        assert scaled.design["scale"] == list(RULES)
+
+
+@pytest.fixture(scope="module")
+def swept():
+    """A run over two d_k."""
+    return sdpa_check.variance(dk=[8, 64], samples=SMALL, seed=2)
 
 
 class TestSweep:
     """Several d_k: the growth exponents."""
 
-    @pytest.fixture(scope="class")
-    def run(self):
-        return sdpa_check.variance(dk=[8, 64], samples=SMALL, seed=2)
-
-    def test_exponents(self, run, row, within_error):
-        variance = row(run, "dot.variance_exponent")
+    def test_exponents(self, swept, row, within_error):
+        variance = row(swept, "dot.variance_exponent")
         assert variance.params["dk"] == [8, 64]
         assert variance.prediction.value == pytest.approx(1, rel=1e-12)
-        scale = row(run, "dot.scale_exponent")
-        iqrs = [row(run, "dot.iqr", dk=dk).prediction.value for dk in (8, 64)]
+        scale = row(swept, "dot.scale_exponent")
+        iqrs = [row(swept, "dot.iqr", dk=dk).prediction.value for dk in (8, 64)]
         slope = math.log(iqrs[1] / iqrs[0]) / math.log(8)
         assert scale.prediction.value == pytest.approx(slope, rel=1e-9)
         assert 0.5 < slope < 0.55
-        within_error(run)
+        within_error(swept)
 
-    def test_measured_exponents_follow_from_measured_variances(self, run, row):
-        values = [row(run, "dot.variance", dk=dk).estimate.value for dk in (8, 64)]
+    def test_measured_exponents_follow_from_measured_variances(self, swept, row):
+        values = [row(swept, "dot.variance", dk=dk).estimate.value for dk in (8, 64)]
         slope = math.log(values[1] / values[0]) / math.log(8)
         # the jackknife takes off a bias of the order of the squared relative error
-        error = row(run, "dot.variance_exponent").estimate
+        error = row(swept, "dot.variance_exponent").estimate
         assert abs(error.value - slope) < error.se
 
     def test_one_d_has_no_exponent(self):
@@ -209,7 +213,7 @@ class TestHeavyTails:
 
     def test_the_record_of_infinite_numbers_is_strict_json(self):
         run = sdpa_check.variance(dk=64, dist="cauchy", tolerance=0.1)
-        record = json.loads(dumps(run), parse_constant=lambda name: pytest.fail(name))
+        record = json.loads(dumps(run), parse_constant=pytest.fail)
         kinds = {row["prediction"]["kind"] for row in record["rows"]}
         assert {"infinite", "exact"} <= kinds
 

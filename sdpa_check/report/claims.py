@@ -1,0 +1,236 @@
+"""A run that judges the claims of a document, in the parts that every rendering of it shows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sdpa_check.records import MOVED, THEORY, Outcome
+from sdpa_check.report import rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from sdpa_check.records import Row, Run
+
+COLUMNS = ("id", "claim", "stated", "measured", "verdict")
+
+LEGEND = '✓ the verdict that the claim\'s record expects: where a document errs, "refuted"'
+"""What the sign behind a verdict that is not "confirmed" means."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """The rows of a run by what they are about; see `parts`."""
+
+    claims: tuple[Row, ...]
+    documentary: tuple[Row, ...]
+    theory: tuple[Row, ...]
+    moved: tuple[Row, ...]
+
+    @property
+    def named(self) -> dict[str, tuple[Row, ...]]:
+        """What is counted, under the word for one of it."""
+        return {
+            "claim": self.claims,
+            "exact prediction": self.theory,
+            "comparison with the baseline": self.moved,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """Why some claims are not simply confirmed; `ids` share all the rest.
+
+    Attributes:
+        ids: as text, ``B-3.3[keys=8], [keys=64]``.
+        verdict: in words, with the expected one where they differ.
+        statement: what the document says; for a row of no claim, what was measured.
+        details: the sentences that explain it, by their label, empty for the first.
+        expected: whether the verdict is the expected one.
+    """
+
+    ids: str
+    verdict: str
+    statement: str
+    details: tuple[tuple[str, str], ...]
+    expected: bool
+
+
+def judges(run: Run) -> bool:
+    """Whether a run judges claims, and so is shown claim by claim."""
+    return any(row.claim is not None for row in run.rows)
+
+
+def parts(run: Run) -> Parts:
+    """The claims that are measured, those that are documentary, and what stands beside them."""
+    theory = tuple(row for row in run.rows if row.id.startswith(THEORY))
+    moved = tuple(row for row in run.rows if row.id.startswith(MOVED))
+    others = [row for row in run.rows if not row.id.startswith((THEORY, MOVED))]
+    return Parts(
+        claims=tuple(row for row in others if not _is_documentary(row)),
+        documentary=tuple(row for row in others if _is_documentary(row)),
+        theory=theory,
+        moved=moved,
+    )
+
+
+def _is_documentary(row: Row) -> bool:
+    return row.verdict is row.expected is Outcome.NOT_RUN
+
+
+def cells(row: Row) -> dict[str, str]:
+    """The columns that a person reads, by name, with one more: ``difference``.
+
+    The claim is what the document says, or what was measured where the row judges no document.
+    """
+    every = rows.cells(row)
+    return {
+        "id": rows.plain(row.id),
+        "claim": rows.plain(row.claim.statement) if row.claim else every["check"],
+        "difference": rows.difference(row.params),
+        "stated": every["predicted"].removesuffix(" (stated)"),
+        "measured": every["measured"],
+        "verdict": _verdict(row),
+    }
+
+
+def _verdict(row: Row) -> str:
+    if row.verdict is row.expected:
+        return str(row.verdict) + (" ✓" if row.verdict is not Outcome.CONFIRMED else "")
+    judged = row.verdict not in (Outcome.INCONCLUSIVE, Outcome.NOT_RUN)
+    return f"{row.verdict}{' ✗' if judged else ''}"
+
+
+def outcome_line(run: Run) -> str:
+    """``NOT as expected: 1 claim ✗; as expected: 9 confirmed, 1 refuted, 2 not measured``."""
+    found = parts(run)
+    wrong = [
+        text
+        for name, some in found.named.items()
+        for text in _counted(name, [row for row in some if not rows.as_expected(row)])
+    ]
+    fine = Counter(row.verdict for row in found.claims if rows.as_expected(row))
+    tally = [f"{fine[each]} {each}" for each in Outcome if fine[each]]
+    if found.documentary:
+        tally.append(f"{len(found.documentary)} not measured")
+    if not wrong:
+        return f"{run.outcome}: {', '.join(tally)}"
+    rest = f"; as expected: {', '.join(tally)}" if tally else ""
+    return f"{run.outcome}: {', '.join(wrong)}{rest}"
+
+
+def _counted(name: str, off: Sequence[Row]) -> Iterable[str]:
+    """``2 claims ✗``, ``1 claim inconclusive``."""
+    wrong = sum(row.verdict is not Outcome.INCONCLUSIVE for row in off)
+    for count, sign in ((wrong, "✗"), (len(off) - wrong, str(Outcome.INCONCLUSIVE))):
+        if count:
+            yield f"{numbered(count, name)} {sign}"
+
+
+def numbered(count: int, name: str) -> str:
+    """``1 claim``, ``2 claims``, ``2 comparisons with the baseline``."""
+    head, _, tail = name.partition(" with ")
+    return f"{count} {head}{'s' if count != 1 else ''}{f' with {tail}' if tail else ''}"
+
+
+def summaries(run: Run) -> list[tuple[str, str]]:
+    """One line each for what is not shown row by row, with its label."""
+    found = parts(run)
+    lines: list[tuple[str, str]] = []
+    if found.theory:
+        held = sum(row.verdict is row.expected for row in found.theory)
+        lines.append(
+            ("theory", f"{held} of {len(found.theory)} exact predictions hold on the same samples")
+        )
+    if found.moved:
+        same = sum(row.verdict is row.expected for row in found.moved)
+        lines.append(
+            ("baseline", f"{same} of {len(found.moved)} numbers are where the earlier run had them")
+        )
+    if found.documentary:
+        ids = joined(rows.plain(row.id) for row in found.documentary)
+        lines.append(("not measured", f"{len(found.documentary)}: {ids}"))
+    return lines
+
+
+def joined(ids: Iterable[str]) -> str:
+    """``A-var[dk=8], [dk=64], A-std``: of neighbours with one name the name is said once."""
+    shown: list[str] = []
+    last = ""
+    for each in ids:
+        name, bracket, label = each.partition("[")
+        shown.append(bracket + label if bracket and name == last else each)
+        last = name
+    return ", ".join(shown)
+
+
+def told(run: Run) -> list[Told]:
+    """What is not as expected, row by row, then the claims with another verdict than confirmed.
+
+    Of the latter those that share a statement are told of once. Wrong rows come before
+    inconclusive ones.
+    """
+    found = parts(run)
+    every = (*found.claims, *found.theory, *found.moved)
+    off = [row for row in every if row.verdict is not row.expected]
+    wrong = sorted(off, key=lambda row: (rows.as_expected(row), _is_open(row)))
+    fine = [
+        row
+        for row in found.claims
+        if row.verdict is row.expected and row.verdict is not Outcome.CONFIRMED
+    ]
+    return [_in_full(row) for row in wrong] + _in_short(fine)
+
+
+def sentences(each: Told) -> list[str]:
+    """The statement and what explains the verdict, each a sentence with its label."""
+    labelled = [f"{label}: {text}" if label else text for label, text in each.details]
+    told_ = [each.statement, *(text[:1].upper() + text[1:] for text in labelled)]
+    return [f"{text.rstrip('.')}." for text in told_ if text]
+
+
+def _is_open(row: Row) -> bool:
+    return row.verdict is Outcome.INCONCLUSIVE
+
+
+def _in_full(row: Row) -> Told:
+    each, every = cells(row), rows.cells(row)
+    sign = "" if _is_open(row) or row.verdict is Outcome.NOT_RUN else "✗ "
+    numbers = f"{every['check']}: measured {each['measured']}, {_predicted(row)}"
+    details = [("", numbers), ("", every["reason"])]
+    if row.claim:
+        where = " ".join(filter(None, (row.claim.source, row.claim.section)))
+        details += [("right", row.claim.right), ("note", row.claim.note), ("source", where)]
+    return Told(
+        ids=each["id"],
+        verdict=f"{sign}{row.verdict}, expected {row.expected}",
+        statement=each["claim"] if row.claim else "",
+        details=tuple((label, rows.plain(text)) for label, text in details if text),
+        expected=False,
+    )
+
+
+def _predicted(row: Row) -> str:
+    text = rows.cells(row)["predicted"]
+    stated = text.endswith(" (stated)")
+    return f"stated {text.removesuffix(' (stated)')}" if stated else f"predicted {text}"
+
+
+def _in_short(some: Iterable[Row]) -> list[Told]:
+    found: dict[tuple[str, str, str, str], list[str]] = {}
+    for row in some:
+        right = row.claim.right if row.claim else ""
+        key = (str(row.verdict), cells(row)["claim"], right, "" if right else row.reason)
+        found.setdefault(key, []).append(rows.plain(row.id))
+    return [
+        Told(
+            ids=joined(ids),
+            verdict=verdict,
+            statement=statement,
+            details=(("right", rows.plain(right)) if right else ("", rows.plain(reason)),),
+            expected=True,
+        )
+        for (verdict, statement, right, reason), ids in found.items()
+    ]

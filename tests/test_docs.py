@@ -1,0 +1,84 @@
+"""What is documented exists, and what exists is documented."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import typer
+
+from sdpa_check.cli.app import app
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+TEST_COMMAND = [
+    line
+    for line in (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+    if "pytest" in line and not line.startswith("#")
+]
+
+
+def commands(group, path=()):
+    """Every command below a group: the words that call it, and the command."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, (*path, name))
+        else:
+            yield " ".join((*path, name)), command
+
+
+COMMANDS = dict(commands(typer.main.get_command(app)))
+
+
+def test_all_registered_commands_are_looked_at():
+    assert {each.name for each in app.registered_commands} <= set(COMMANDS)
+    assert {"variance", "saturation"} <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_stands_in_the_readme(name):
+    assert re.search(rf"\bsdpa-check {name}\b", README)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_has_a_help_text_and_a_summary(name):
+    command = COMMANDS[name]
+    assert len(command.help.split()) > 5
+    assert 3 < len(command.get_short_help_str(limit=200).split()) < 20
+    assert not command.get_short_help_str(limit=200).endswith("...")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_has_a_help_text(name):
+    without = [p.name for p in COMMANDS[name].params if not getattr(p, "help", None)]
+    assert without == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_shared_options_mean_the_same_everywhere(name):
+    for param in COMMANDS[name].params:
+        for other in COMMANDS.values():
+            for same in other.params:
+                if same.name == param.name:
+                    assert same.help == param.help
+                    assert same.opts == param.opts
+
+
+@pytest.mark.parametrize("line", re.findall(r"^\$? *sdpa-check (.+)$", README, re.MULTILINE))
+def test_the_readme_names_commands_and_options_that_exist(line):
+    name = max((n for n in COMMANDS if f"{line} ".startswith(f"{n} ")), key=len, default=None)
+    if name is None:
+        assert line.split()[0] in ("--help", "--version")
+        return
+    known = {
+        text for param in COMMANDS[name].params for text in (*param.opts, *param.secondary_opts)
+    }
+    used = set(re.findall(r"(?<!\S)--[a-z][a-z-]*", line.partition("#")[0]))
+    assert used <= known | {"--help"}
+
+
+def test_the_readme_gives_the_test_command_of_ci():
+    (line,) = TEST_COMMAND
+    assert "python3 -m venv" in line
+    assert line in README
