@@ -15,12 +15,15 @@ import numpy as np
 from sdpa_check import rng
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Callable, Generator, Iterator, Mapping
 
     from numpy.typing import NDArray
 
 Sums = dict[str, "NDArray[Any]"]
 """Named additive arrays: what one block contributes. Merging two blocks adds them name by name."""
+
+Span = tuple[int, int]
+"""The first block of a task, and the one after its last."""
 
 MAX_REPLICATES = 128
 """Blocks beyond this many are merged in runs of equal length, so memory does not grow with them."""
@@ -95,16 +98,16 @@ def run(
     """
     blocks = whole(blocks)
     per_replicate = -(-blocks // MAX_REPLICATES)
-    spans = [
+    spans = (
         (start, min(start + SPAN, first + per_replicate))
         for first in range(0, blocks, per_replicate)
         for start in range(first, first + per_replicate, SPAN)
-    ]
+    )
     merged: Sums = {}
     ordered = _in_order(work, seed, spans, jobs or available_cores(), executor)
     # Closing cancels what is under way as soon as merging or `progress` raises.
     with single_threaded_blas(), contextlib.closing(ordered) as parts:
-        for (start, stop), part in zip(spans, parts, strict=True):
+        for (start, stop), part in parts:
             _add(merged, part, start // per_replicate, blocks // per_replicate)
             if progress is not None:
                 progress(stop - start)
@@ -129,24 +132,24 @@ def _run_span(work: Work, seed: int, start: int, stop: int) -> Sums:
 
 
 def _in_order(
-    work: Work, seed: int, spans: list[tuple[int, int]], jobs: int, executor: Executor | None
-) -> Generator[Sums]:
-    """The result of every span, in order, with a bounded number under way."""
-    if executor is None and min(jobs, len(spans)) == 1:
-        yield from (_run_span(work, seed, *span) for span in spans)
+    work: Work, seed: int, spans: Iterator[Span], jobs: int, executor: Executor | None
+) -> Generator[tuple[Span, Sums]]:
+    """Every span with its result, in order, with a bounded number under way."""
+    if executor is None and jobs == 1:
+        yield from ((span, _run_span(work, seed, *span)) for span in spans)
         return
     pool = executor or ThreadPoolExecutor(jobs, thread_name_prefix="sdpa-check")
-    waiting = iter(spans)
     under_way = deque(
-        pool.submit(_run_span, work, seed, *span) for span in islice(waiting, 4 * jobs)
+        (span, pool.submit(_run_span, work, seed, *span)) for span in islice(spans, 4 * jobs)
     )
     try:
         while under_way:
-            yield under_way.popleft().result()
-            for span in islice(waiting, 1):
-                under_way.append(pool.submit(_run_span, work, seed, *span))
+            span, future = under_way.popleft()
+            yield span, future.result()
+            for later in islice(spans, 1):
+                under_way.append((later, pool.submit(_run_span, work, seed, *later)))
     finally:
-        for future in under_way:
+        for _, future in under_way:
             future.cancel()
         if executor is None:
             pool.shutdown(wait=True, cancel_futures=True)

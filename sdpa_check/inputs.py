@@ -129,8 +129,10 @@ def resolve(options: Options) -> Inputs:
     dist = options.get("dist", "gaussian")
     sigma = _number("--sigma", options.get("sigma", 1.0), 1 / LARGEST, LARGEST)
     mean = _number("--mean", options.get("mean", 0.0), -LARGEST, LARGEST)
+    _near("--mean", mean, sigma)
     sigma_k = _number("--sigma-k", _other(options.get("sigma_k"), sigma), 1 / LARGEST, LARGEST)
     mean_k = _number("--mean-k", _other(options.get("mean_k"), mean), -LARGEST, LARGEST)
+    _near("--mean-k", mean_k, sigma_k)
     query = Component(distribution=dist, df=df, sigma=sigma, mean=mean, standardize=standardize)
     key = Component(
         distribution=dist,
@@ -197,6 +199,12 @@ def _number(where: str, value: float, low: float, high: float) -> float:
 
 def _optional_number(value: float | None) -> float | None:
     return None if value is None else float(value)
+
+
+def _near(where: str, mean: float, sigma: float) -> None:
+    """Refuse a mean beside which the spread of the dot products would be lost to rounding."""
+    if abs(mean) > 1000 * sigma:
+        raise InputError(where, mean, f"at most 1000 σ = {1000 * sigma:g} in size")
 
 
 def _other(value: float | None, default: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sdpa_check.records import Estimate, Prediction, Relation, Row
+
+_ROUNDING = 64 * sys.float_info.epsilon
+"""Relative rounding error allowed to sums and quadratures that agree in real arithmetic."""
 
 EXIT_EXPECTED, EXIT_USAGE, EXIT_UNEXPECTED, EXIT_OPEN = 0, 2, 3, 4
 
@@ -56,16 +60,27 @@ def judge(
     if estimate.se is None:
         return Verdict(Outcome.INCONCLUSIVE, f"no error bar: {estimate.withheld}")
     reach = power.threshold(alpha, checks, estimate.blocks) * estimate.se
+    deviation = abs(estimate.value - prediction.value)
+    # No band is finer than the rounding of the two numbers that it compares.
+    band = max(band, _ROUNDING * max(abs(estimate.value), abs(prediction.value)))
+    if estimate.se == 0 and deviation > band:
+        return Verdict(Outcome.INCONCLUSIVE, "all blocks agree: too few samples to see an error")
     if relation != "equal":
         return _one_sided(estimate.value, reach, prediction.value, relation)
-    deviation = abs(estimate.value - prediction.value)
     seen = power.detectable(band, estimate.se, alpha=alpha, checks=checks, blocks=estimate.blocks)
+    outcome, where = _two_sided(deviation, reach, band)
+    if outcome is Outcome.INCONCLUSIVE:
+        where = _wish(estimate, band, alpha, checks)
     shown = f"|measured − predicted| = {deviation:.3g}, interval ±{reach:.3g}, band ±{band:.3g}"
+    return Verdict(outcome, f"{where}: {shown}", seen)
+
+
+def _two_sided(deviation: float, reach: float, band: float) -> tuple[Outcome, str]:
     if deviation + reach <= band:
-        return Verdict(Outcome.CONFIRMED, f"inside the band: {shown}", seen)
+        return Outcome.CONFIRMED, "inside the band"
     if deviation - reach > band:
-        return Verdict(Outcome.REFUTED, f"outside the band: {shown}", seen)
-    return Verdict(Outcome.INCONCLUSIVE, f"{_wish(estimate, band, alpha, checks)}: {shown}", seen)
+        return Outcome.REFUTED, "outside the band"
+    return Outcome.INCONCLUSIVE, ""
 
 
 def _one_sided(value: float, reach: float, bound: float, relation: Relation) -> Verdict:

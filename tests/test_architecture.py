@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 import subprocess
 import sys
@@ -45,6 +46,7 @@ RANDOM_MAKERS = {
 }
 
 
+@functools.cache
 def parsed(module):
     return ast.parse(SOURCES[module].read_text(encoding="utf-8"))
 

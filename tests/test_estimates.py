@@ -248,7 +248,7 @@ def test_quantile_error_is_the_spread_over_repetitions(cluster, levels, weights,
 # -- Calibration: small runs over many fixed seeds, against exact values. --
 # `benchmarks/coverage.py` does the same with more laws, more seeds and a table.
 
-RUNS, BLOCKS = 250, 40
+RUNS, BLOCKS = 200, 32
 LAPLACE = Component(distribution="laplace")
 DOT_WORKS = {
     "gaussian": DotWork(Design(dk=16), 32),

@@ -52,10 +52,17 @@ def test_two_one_sided_tests(sign, deviation, outcome):
 
 @pytest.mark.parametrize(
     ("deviation", "outcome"),
-    [(0.25, Outcome.CONFIRMED), (math.nextafter(0.25, 1), Outcome.REFUTED)],
+    [(0.25, Outcome.CONFIRMED), (math.nextafter(0.25, 1), Outcome.INCONCLUSIVE)],
 )
-def test_without_error_only_the_band_counts(deviation, outcome):
+def test_blocks_that_all_agree_confirm_but_never_refute(deviation, outcome):
+    """Events too rare for the sample leave no spread: that is no error bar of 0."""
     assert judge(deviation, 0.0, 0.25, se=0.0).outcome is outcome
+
+
+def test_a_vanishing_band_allows_for_rounding():
+    value = 4.158883083359677
+    assert judge(value, math.nextafter(value, 0), 1e-30, se=0.0).outcome is Outcome.CONFIRMED
+    assert judge(value, value * (1 - 1e-12), 1e-30, se=0.0).outcome is Outcome.INCONCLUSIVE
 
 
 def test_no_band_can_confirm_nothing_that_is_uncertain():

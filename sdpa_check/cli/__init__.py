@@ -46,6 +46,8 @@ def _explained(error: Exception) -> tuple[str, int]:
         return str(error), EXIT_USAGE
     if hasattr(error, "format_message"):  # a ClickException, whichever click typer carries
         return _usage_line(error), EXIT_USAGE
+    if isinstance(error, OSError):
+        return f"cannot read or write: {error}", EXIT_USAGE
     what = f"internal error: {type(error).__name__}: {error}"
     return f"{what}; --debug shows where. Please report it", EXIT_CRASH
 

@@ -100,7 +100,7 @@ def parse(text: str) -> Dependence:
     """
     kind, colon, number = text.strip().lower().partition(":")
     if kind not in KINDS:
-        raise unknown_name(_OPTION, text, KINDS)
+        raise unknown_name(_OPTION, kind, KINDS)
     if kind == "none":
         if colon:
             raise InputError(_OPTION, text, "none, without ρ")

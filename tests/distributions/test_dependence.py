@@ -93,7 +93,7 @@ def test_only_qk_joins_query_and_key():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("equal:0.1", r"--corr: got 'equal:0\.1', want one of ar1, equi, none, qk"),
+        ("equal:0.1", r"--corr: got 'equal', want one of ar1, equi, none, qk"),
         ("", "want one of ar1, equi, none, qk"),
         ("eqi:0.1", "did you mean 'equi'"),
         ("none:0.1", "want none, without ρ"),

@@ -36,6 +36,10 @@ class Arguments:
         near = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
         raise ValueError(f"did you mean {near[0]!r}?" if near else f"{given!r} is none of them")
 
+    def flag(self, name: str) -> bool:
+        """Whether `name` is the next argument; anything else in its place is wrong."""
+        return bool(self._left) and self.choice((name,)) == name
+
     def number(
         self,
         default: float | None = None,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from sdpa_check.errors import InputError
 from sdpa_check.logits import scaling
 from sdpa_check.logits.transforms.arguments import shown, trimmed
-from sdpa_check.logits.transforms.base import OnLogits, OnVectors
+from sdpa_check.logits.transforms.base import OnLogits, OnVectors, Transform
 
 if TYPE_CHECKING:
     from sdpa_check.logits.transforms.arguments import Arguments
@@ -52,16 +52,12 @@ class LogitFactor(OnLogits):
 
 
 @dataclass(frozen=True, slots=True)
-class Scale(LogitFactor):
-    """x · c, with c the multiplier of a scaling rule: 1/√d for ``sqrt`` (Vaswani et al. 2017)."""
-
-    name: ClassVar[str] = "scale"
-    usage: ClassVar[str] = f"scale:RULE with RULE {_RULES}; for example scale:sqrt"
+class _ByRule(Transform):
     rule: scaling.Scaling
 
     @classmethod
     def read(cls, given: Arguments) -> Self:
-        """Read a scaling rule."""
+        """Read the rule."""
         return cls(_rule(given))
 
     @property
@@ -69,68 +65,58 @@ class Scale(LogitFactor):
         """The name of the rule."""
         return (self.rule.name,)
 
-    def factor(self, context: Context) -> float:
-        """The multiplier of the rule."""
+    def constant(self, context: Context) -> float:
+        """The c of the rule: 1/√d for ``sqrt``."""
         return self.rule.multiplier(context.dk, context.d_model)
 
 
 @dataclass(frozen=True, slots=True)
-class ScaleQ(OnVectors):
+class Scale(_ByRule, LogitFactor):
+    """x · c, with c the multiplier of a scaling rule: 1/√d for ``sqrt`` (Vaswani et al. 2017)."""
+
+    name: ClassVar[str] = "scale"
+    usage: ClassVar[str] = f"scale:RULE with RULE {_RULES}; for example scale:sqrt"
+
+    def factor(self, context: Context) -> float:
+        """The constant of the rule."""
+        return self.constant(context)
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleQ(_ByRule, OnVectors):
     """q · c, with c the multiplier of a scaling rule."""
 
     name: ClassVar[str] = "scale_q"
     usage: ClassVar[str] = f"scale_q:RULE with RULE {_RULES}; for example scale_q:sqrt"
-    rule: scaling.Scaling
-
-    @classmethod
-    def read(cls, given: Arguments) -> Self:
-        """Read a scaling rule."""
-        return cls(_rule(given))
-
-    @property
-    def arguments(self) -> tuple[str, ...]:
-        """The name of the rule."""
-        return (self.rule.name,)
 
     def on_vectors(
         self, q: FloatArray, k: FloatArray, context: Context
     ) -> tuple[FloatArray, FloatArray]:
         """(q · c, k)."""
-        return q * self.multiplier(context), k
+        return q * self.constant(context), k
 
     def multiplier(self, context: Context) -> float:
-        """The multiplier of the rule."""
-        return self.rule.multiplier(context.dk, context.d_model)
+        """The constant of the rule."""
+        return self.constant(context)
 
 
 @dataclass(frozen=True, slots=True)
-class ScaleQK(OnVectors):
+class ScaleQK(_ByRule, OnVectors):
     """q · c and k · c: with ``pow:-0.25`` the scale 1/√d, split evenly over both."""
 
     name: ClassVar[str] = "scale_qk"
     usage: ClassVar[str] = f"scale_qk:RULE with RULE {_RULES}; for example scale_qk:pow:-0.25"
-    rule: scaling.Scaling
-
-    @classmethod
-    def read(cls, given: Arguments) -> Self:
-        """Read a scaling rule."""
-        return cls(_rule(given))
-
-    @property
-    def arguments(self) -> tuple[str, ...]:
-        """The name of the rule."""
-        return (self.rule.name,)
 
     def on_vectors(
         self, q: FloatArray, k: FloatArray, context: Context
     ) -> tuple[FloatArray, FloatArray]:
         """(q · c, k · c)."""
-        each = self.rule.multiplier(context.dk, context.d_model)
+        each = self.constant(context)
         return q * each, k * each
 
     def multiplier(self, context: Context) -> float:
-        """The square of the multiplier of the rule."""
-        return self.rule.multiplier(context.dk, context.d_model) ** 2
+        """The square of the constant of the rule."""
+        return self.constant(context) ** 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +131,7 @@ class Temperature(LogitFactor):
     @classmethod
     def read(cls, given: Arguments) -> Self:
         """Read T, and ``clamp`` if it is there."""
-        return cls(given.number(above=0), given.choice(("", "clamp"), "") == "clamp")
+        return cls(given.number(above=0), given.flag("clamp"))
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -187,7 +173,7 @@ class LogN(LogitFactor):
 class Yarn(LogitFactor):
     """x · (0.1 ln s + 1)², s the extension factor: YaRN multiplies q and k by 0.1 ln s + 1 each.
 
-    Source: Peng et al. 2023 (arXiv 2309.00071), equation 22: √(1/t) = 0.1 ln s + 1.
+    Source: Peng et al. 2023 (arXiv 2309.00071), whose √(1/t) is 0.1 ln s + 1.
     """
 
     name: ClassVar[str] = "yarn"
@@ -204,6 +190,6 @@ class Yarn(LogitFactor):
         """The extension factor."""
         return (shown(self.extension),)
 
-    def factor(self, context: Context) -> float:  # noqa: ARG002 (does not depend on the block)
+    def factor(self, _context: Context) -> float:
         """The square of what q and k are each multiplied by."""
         return (0.1 * math.log(self.extension) + 1) ** 2

@@ -1,0 +1,91 @@
+"""The two ways to a score: the dot product, and the additive score that it replaced."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import numpy as np
+
+from sdpa_check.logits.transforms.arguments import trimmed
+from sdpa_check.logits.transforms.base import Score
+
+if TYPE_CHECKING:
+    from numpy.random import Generator
+
+    from sdpa_check.logits.transforms.arguments import Arguments
+    from sdpa_check.logits.transforms.base import Context, FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class Dot(Score):
+    """qᵀk, the score of every pipeline that names no other.
+
+    It is written only where a later step would otherwise act on q and k: ``dot | dtype:float16``.
+    """
+
+    name: ClassVar[str] = "dot"
+    usage: ClassVar[str] = "dot, without arguments"
+
+    @classmethod
+    def read(cls, given: Arguments) -> Self:  # noqa: ARG003 (the caller sees that none is left)
+        """Nothing to read."""
+        return cls()
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """None."""
+        return ()
+
+    def multiplier(self, _context: Context) -> float:
+        """1: it is what multipliers multiply."""
+        return 1.0
+
+    def score(
+        self, q: FloatArray, k: FloatArray, _rng: Generator, _context: Context
+    ) -> FloatArray:
+        """All dot products."""
+        return np.asarray(q.T @ k)
+
+
+@dataclass(frozen=True, slots=True)
+class Additive(Score):
+    """Σ_a v_a tanh(q_a + k_a), v drawn once per block (Bahdanau et al. 2015).
+
+    v_a ~ N(0, 1/d) for ``inv``, N(0, 1) for ``unit``; q and k stand for W_q q and W_k k. No score
+    exceeds ‖v‖₁ in size.
+    """
+
+    name: ClassVar[str] = "additive"
+    usage: ClassVar[str] = "additive[:KIND] with KIND inv (v_a of variance 1/d) or unit"
+    kind: str = "inv"
+
+    @classmethod
+    def read(cls, given: Arguments) -> Self:
+        """Read the kind of v."""
+        return cls(given.choice(("inv", "unit"), "inv"))
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The kind of v where it is not ``inv``."""
+        return trimmed((self.kind, "inv"))
+
+    def score(
+        self, q: FloatArray, k: FloatArray, rng: Generator, context: Context
+    ) -> FloatArray:
+        """All additive scores, under one v drawn from `rng`."""
+        v = self.weights(rng, context)
+        out = np.zeros((q.shape[1], k.shape[1]), q.dtype)
+        term = np.empty_like(out)  # one component at a time: (d, n, m) would not fit in memory
+        for weight, query, key in zip(v.tolist(), q, k, strict=True):
+            np.add(query[:, None], key, out=term)
+            np.tanh(term, out=term)
+            term *= weight
+            out += term
+        return out
+
+    def weights(self, rng: Generator, context: Context) -> FloatArray:
+        """Draw v, shape (d,), in float64."""
+        v = rng.standard_normal(context.dk)
+        return v / math.sqrt(context.dk) if self.kind == "inv" else v

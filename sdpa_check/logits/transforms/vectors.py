@@ -1,0 +1,118 @@
+"""Transforms of q and k: the norms of QK-norm, and rotation by position."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final, Self
+
+import numpy as np
+from numpy import typing as npt
+
+from sdpa_check.logits.transforms.arguments import trimmed
+from sdpa_check.logits.transforms.base import OnVectors
+
+if TYPE_CHECKING:
+    from sdpa_check.logits.transforms.arguments import Arguments
+    from sdpa_check.logits.transforms.base import Context, FloatArray
+
+_NORMS: Final = ("rms", "layer", "l2")
+_BASE: Final = 10000.0
+
+
+def normalised(x: FloatArray, size: float, *, centre: bool = False) -> FloatArray:
+    """Give every column of x (d, n) the Euclidean norm `size`, after taking its mean off if asked.
+
+    There is no ε in the divisor: a column of zeros has no direction and becomes NaN.
+    """
+    directed = x - x.mean(axis=0) if centre else x
+    return np.asarray(directed * (size / np.sqrt(np.square(directed).sum(axis=0))))
+
+
+@dataclass(frozen=True, slots=True)
+class QKNorm(OnVectors):
+    """Normalises every query and key, then multiplies by a gain (Henry et al. 2020).
+
+    - ``rms``: q/√(mean q²), of norm √d.
+    - ``layer``: (q − mean q)/std q with the biased std, of norm √d.
+    - ``l2``: q/‖q‖, of norm 1.
+    """
+
+    name: ClassVar[str] = "qk_norm"
+    usage: ClassVar[str] = (
+        "qk_norm:KIND[,gain] with KIND rms, layer or l2 and a gain > 0; for example qk_norm:rms"
+    )
+    kind: str
+    gain: float = 1.0
+
+    @classmethod
+    def read(cls, given: Arguments) -> Self:
+        """Read the kind of norm and the gain."""
+        return cls(given.choice(_NORMS), given.number(1.0, above=0))
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The kind, and the gain where it is not 1."""
+        return trimmed((self.kind, None), (self.gain, 1.0))
+
+    def objection(self, context: Context) -> str:
+        """LayerNorm needs a second component."""
+        alone = self.kind == "layer" and context.dk < 2
+        return "with d_k = 1 nothing is left of q − mean q" if alone else ""
+
+    def on_vectors(
+        self, q: FloatArray, k: FloatArray, context: Context
+    ) -> tuple[FloatArray, FloatArray]:
+        """Normalise q and k alike."""
+        size = self.gain * (1.0 if self.kind == "l2" else math.sqrt(context.dk))
+        centre = self.kind == "layer"
+        return normalised(q, size, centre=centre), normalised(k, size, centre=centre)
+
+
+@dataclass(frozen=True, slots=True)
+class RoPE(OnVectors):
+    """Rotates the pair (2i, 2i+1) by position · base^(−2i/d) (Su et al. 2021, equation 15).
+
+    The query stands at m−1+offset, the keys at 0 … m−1. Only differences of positions matter to
+    the scores: an offset moves the query away from all of the keys.
+    """
+
+    name: ClassVar[str] = "rope"
+    usage: ClassVar[str] = (
+        "rope[:base[,offset]] with a base > 0 and an even d_k; for example rope:500000"
+    )
+    base: float = _BASE
+    offset: float = 0.0
+
+    @classmethod
+    def read(cls, given: Arguments) -> Self:
+        """Read the base and the offset."""
+        return cls(given.number(_BASE, above=0), given.number(0.0))
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """Base and offset, as far as they are not 10000 and 0."""
+        return trimmed((self.base, _BASE), (self.offset, 0.0))
+
+    def objection(self, context: Context) -> str:
+        """Pairs need an even number of components."""
+        return f"d_k = {context.dk} is odd and cannot be split into pairs" * (context.dk % 2)
+
+    def on_vectors(
+        self, q: FloatArray, k: FloatArray, context: Context
+    ) -> tuple[FloatArray, FloatArray]:
+        """Rotate q and k by their positions."""
+        last = context.keys - 1 + self.offset
+        return self.rotated(q, np.array([last])), self.rotated(k, np.arange(context.keys))
+
+    def rotated(self, x: FloatArray, positions: npt.NDArray[np.number]) -> FloatArray:
+        """Rotate the columns of x (d, n) by their positions (n,), or by one position (1,)."""
+        pairs = len(x) // 2
+        # Angles of thousands of turns need the digits of float64, whatever the dtype of x.
+        angles = np.outer(self.base ** (-np.arange(pairs) / pairs), positions)
+        cos, sin = np.cos(angles).astype(x.dtype), np.sin(angles).astype(x.dtype)
+        even, odd = x[0::2], x[1::2]
+        out = np.empty_like(x)
+        out[0::2] = even * cos - odd * sin
+        out[1::2] = even * sin + odd * cos
+        return out
