@@ -102,7 +102,7 @@ def parameters(case: Case, asked: Quantity | ExactQuantity) -> dict[str, Any]:
     if "scale" in asked.params:
         params["multiplier"] = case.multiplier
     if "statistic" in asked.params:
-        params["statistic"] = case.statistic or "rms"
+        params["statistic"] = case.statistic or asked.statistic
     if "level" in asked.params:
         params["level"] = case.level
     return params | dict(case.inputs)

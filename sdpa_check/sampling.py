@@ -10,6 +10,7 @@ from sdpa_check import engine, power, rng
 from sdpa_check.logits import scaling
 from sdpa_check.measures.dot import DotWork, block_vectors
 from sdpa_check.measures.rows import RowsShape, RowsWork
+from sdpa_check.measures.weights import WeightsWork
 from sdpa_check.quantities import ExactQuantity, Quantity, Sample, multiplier, quantity
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from sdpa_check.quantities import Case
     from sdpa_check.quantities.base import Sampling
     from sdpa_check.records import Design
+
+SizedWork = DotWork | RowsWork | WeightsWork
 
 Key = tuple["Sampling", "Design"]
 """What is sampled once: a design, and the kind of block."""
@@ -78,7 +81,7 @@ def sample(
 
 
 def _merged(
-    work: DotWork | RowsWork,
+    work: SizedWork,
     blocks: int,
     settings: Settings,
     progress: Callable[[int], None] | None = None,
@@ -95,7 +98,7 @@ def _merged(
 
 def _work_maker(
     sampling: Sampling, design: Design, group: list[Check], settings: Settings
-) -> Callable[[str], DotWork | RowsWork]:
+) -> Callable[[str], SizedWork]:
     """A function from the name of the random stream to the work of a design."""
     wanted = None if settings.samples is None else max(1, settings.samples // power.MIN_BLOCKS)
     if sampling == "dot":
@@ -109,20 +112,22 @@ def _work_maker(
     }
     multipliers = tuple(sorted(wanted_multipliers))
     shape = RowsShape.fitting(design.dk, design.keys or 2, wanted)
+    if sampling == "weights":
+        return lambda stream: WeightsWork(design, multipliers, shape, settings.fault, stream)
     whole = RowsShape.fitting(design.dk, design.keys or 2)
     scout = RowsWork(design, multipliers, whole, (), settings.fault, "scout")
     gridded = scout.with_grids(rng.generator(settings.seed, scout.experiment, 0))
     return lambda stream: dataclasses.replace(gridded, shape=shape, stream=stream)
 
 
-def _blocks_of_samples(work: DotWork | RowsWork, settings: Settings) -> int | None:
+def _blocks_of_samples(work: SizedWork, settings: Settings) -> int | None:
     if settings.samples is None:
         return None
     return max(power.MIN_BLOCKS, math.ceil(settings.samples / work.size))
 
 
 def _planned(
-    make: Callable[[str], DotWork | RowsWork],
+    make: Callable[[str], SizedWork],
     group: list[Check],
     settings: Settings,
     total: int,

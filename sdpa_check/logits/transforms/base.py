@@ -110,9 +110,7 @@ class Score(Transform):
     __slots__ = ()
 
     @abstractmethod
-    def score(
-        self, q: FloatArray, k: FloatArray, rng: Generator, context: Context
-    ) -> FloatArray:
+    def score(self, q: FloatArray, k: FloatArray, rng: Generator, context: Context) -> FloatArray:
         """Compute the scores (n, m) of the queries q (d, n) with the keys k (d, m)."""
 
 

@@ -39,7 +39,7 @@ def to_bfloat16(x: FloatArray) -> FloatArray:
     half, one = whole(1) << (drop - whole(1)), whole(1)
     bits = x.view(whole)
     bits = (bits + (half - one + (bits >> drop & one))) >> drop << drop
-    rounded = bits.view(x.dtype)
+    rounded: FloatArray = bits.view(x.dtype)
     if x.dtype == np.float64:  # which has exponents that bfloat16 lacks
         rounded[np.abs(rounded) >= _BF16_OVERFLOW] *= np.inf
         small = np.abs(x) < _BF16_NORMAL

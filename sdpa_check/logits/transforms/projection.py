@@ -108,10 +108,10 @@ class Projection(Source):
         width = self.width_in(context)
         z = rng.standard_normal((width, n), dtype=context.dtype)
         if self.common:
-            z += self.common * _direction(width).astype(context.dtype)[:, None]
+            z = z + (self.common * _direction(width)).astype(context.dtype)
         return normalised(z, math.sqrt(width), centre=True)
 
 
 def _direction(width: int) -> FloatArray:
-    """The fixed u of norm √D: alternating signs, centred so that LayerNorm keeps it."""
-    return normalised((-1.0) ** np.arange(width)[:, None], math.sqrt(width), centre=True)[:, 0]
+    """The fixed u (D, 1) of norm √D: alternating signs, centred so that LayerNorm keeps it."""
+    return normalised((-1.0) ** np.arange(width)[:, None], math.sqrt(width), centre=True)

@@ -43,7 +43,7 @@ class LogitFactor(OnLogits):
         """The number by which the logits are multiplied."""
 
     def on_logits(self, x: FloatArray, context: Context) -> FloatArray:
-        """x · factor."""
+        """Multiply x by the factor."""
         return x * self.factor(context)
 
     def multiplier(self, context: Context) -> float:

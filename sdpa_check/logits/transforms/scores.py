@@ -42,9 +42,7 @@ class Dot(Score):
         """1: it is what multipliers multiply."""
         return 1.0
 
-    def score(
-        self, q: FloatArray, k: FloatArray, _rng: Generator, _context: Context
-    ) -> FloatArray:
+    def score(self, q: FloatArray, k: FloatArray, _rng: Generator, _context: Context) -> FloatArray:
         """All dot products."""
         return np.asarray(q.T @ k)
 
@@ -71,9 +69,7 @@ class Additive(Score):
         """The kind of v where it is not ``inv``."""
         return trimmed((self.kind, "inv"))
 
-    def score(
-        self, q: FloatArray, k: FloatArray, rng: Generator, context: Context
-    ) -> FloatArray:
+    def score(self, q: FloatArray, k: FloatArray, rng: Generator, context: Context) -> FloatArray:
         """All additive scores, under one v drawn from `rng`."""
         v = self.weights(rng, context)
         out = np.zeros((q.shape[1], k.shape[1]), q.dtype)
