@@ -72,7 +72,6 @@ class Settings:
         samples: number of dot products or rows per design; overrides the plan.
         tolerance: relative half-width of the equivalence band.
         alpha: false-alarm probability of all checks together.
-        checks: how many checks share `alpha`; None for those that are run.
         fault: a planted error, for showing that the checks can fail.
         progress: called as progress(label, blocks done, blocks in all).
     """
@@ -84,7 +83,6 @@ class Settings:
     samples: int | None = None
     tolerance: float = 0.01
     alpha: float = power.ALPHA
-    checks: int | None = None
     fault: Fault = field(default_factory=Fault)
     progress: Callable[[str, int, int], None] | None = None
 

@@ -118,7 +118,8 @@ def _estimated(
     """The estimate for a case, from samples that carry the multiplier that was applied to them."""
     taken = tuple(
         dataclasses.replace(
-            samples[asked.sampling, design], multiplier=sampling.applied(case, design, settings)
+            samples[sampling.kind(asked, case), design],
+            multiplier=sampling.applied(case, design, settings),
         )
         for design in case.designs
     )

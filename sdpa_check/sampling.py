@@ -9,22 +9,23 @@ from typing import TYPE_CHECKING
 from sdpa_check import engine, power, rng
 from sdpa_check.logits import scaling
 from sdpa_check.measures.dot import DotWork, block_vectors
+from sdpa_check.measures.pipeline import PipelineWork
 from sdpa_check.measures.rows import RowsShape, RowsWork
 from sdpa_check.measures.weights import WeightsWork
 from sdpa_check.quantities import ExactQuantity, Quantity, Sample, multiplier, quantity
+from sdpa_check.quantities.pipeline import pipeline_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sdpa_check.checks import Check, Settings
     from sdpa_check.quantities import Case
-    from sdpa_check.quantities.base import Sampling
     from sdpa_check.records import Design
 
-SizedWork = DotWork | RowsWork | WeightsWork
+SizedWork = DotWork | RowsWork | WeightsWork | PipelineWork
 
-Key = tuple["Sampling", "Design"]
-"""What is sampled once: a design, and the kind of block."""
+Key = tuple[str, "Design"]
+"""What is sampled once: the kind of block, with its pipeline where it has one, and the design."""
 
 PILOT_BLOCKS = 32
 """Blocks of the pilot that plans the sample size; it has streams of its own and is thrown away."""
@@ -41,7 +42,12 @@ def keys(check: Check) -> set[Key]:
     asked = quantity(check.quantity)
     if isinstance(asked, ExactQuantity):
         return set()
-    return {(asked.sampling, design) for case in check.cases for design in case.designs}
+    return {(kind(asked, case), design) for case in check.cases for design in case.designs}
+
+
+def kind(asked: Quantity, case: Case) -> str:
+    """The kind of block on which a case is measured: the quantity's, and the pipeline if any."""
+    return f"pipeline {pipeline_text(case)}" if asked.sampling == "pipeline" else asked.sampling
 
 
 def applied(case: Case, design: Design, settings: Settings) -> float:
@@ -53,18 +59,18 @@ def applied(case: Case, design: Design, settings: Settings) -> float:
 
 
 def sample(
-    sampling: Sampling, design: Design, group: list[Check], settings: Settings, total: int
+    kind_: str, design: Design, group: list[Check], settings: Settings, total: int
 ) -> Sample:
     """Draw and merge the blocks of one design, as many as the checks of its `group` need.
 
     Args:
-        sampling: the kind of block.
+        kind_: the kind of block, as from `kind`.
         design: what is drawn.
         group: the checks that read the design.
         settings: how checks are run.
         total: how many checks share the false-alarm probability.
     """
-    make = _work_maker(sampling, design, group, settings)
+    make = _work_maker(kind_, design, group, settings)
     label = f"d_k={design.dk}" + (f", m={design.keys}" if design.keys else "")
     blocks = _blocks_of_samples(make("main"), settings) or _planned(make, group, settings, total)
     blocks = engine.whole(blocks)
@@ -97,11 +103,13 @@ def _merged(
 
 
 def _work_maker(
-    sampling: Sampling, design: Design, group: list[Check], settings: Settings
+    kind_: str, design: Design, group: list[Check], settings: Settings
 ) -> Callable[[str], SizedWork]:
     """A function from the name of the random stream to the work of a design."""
     wanted = None if settings.samples is None else max(1, settings.samples // power.MIN_BLOCKS)
-    if sampling == "dot":
+    if kind_.startswith("pipeline "):
+        return _pipeline_maker(kind_.removeprefix("pipeline "), design, group, settings, wanted)
+    if kind_ == "dot":
         vectors = block_vectors(design, wanted)
         return lambda stream: DotWork(design, vectors, settings.fault, stream)
     wanted_multipliers = {
@@ -112,12 +120,24 @@ def _work_maker(
     }
     multipliers = tuple(sorted(wanted_multipliers))
     shape = RowsShape.fitting(design.dk, design.keys or 2, wanted)
-    if sampling == "weights":
+    if kind_ == "weights":
         return lambda stream: WeightsWork(design, multipliers, shape, settings.fault, stream)
     whole = RowsShape.fitting(design.dk, design.keys or 2)
     scout = RowsWork(design, multipliers, whole, (), settings.fault, "scout")
     gridded = scout.with_grids(rng.generator(settings.seed, scout.experiment, 0))
     return lambda stream: dataclasses.replace(gridded, shape=shape, stream=stream)
+
+
+def _pipeline_maker(
+    text: str, design: Design, group: list[Check], settings: Settings, wanted: int | None
+) -> Callable[[str], SizedWork]:
+    cases = [case for check in group for case in check.cases]
+    d_model = next((case.d_model for case in cases if case.d_model is not None), None)
+    work = PipelineWork.fitting(design, text, d_model, wanted, settings.fault)
+    whole = PipelineWork.fitting(design, text, d_model, None, settings.fault)
+    scout = dataclasses.replace(whole, stream="scout")
+    grids = scout.with_grids(rng.generator(settings.seed, scout.experiment, 0)).grids
+    return lambda stream: dataclasses.replace(work, grids=grids, stream=stream)
 
 
 def _blocks_of_samples(work: SizedWork, settings: Settings) -> int | None:

@@ -124,7 +124,7 @@ def _claims(block: Any, where: str, file: str) -> list[Claim]:
     """The claims that one block stands for."""
     if not isinstance(block, dict):
         raise InputError(where, block, "a [[claim]] table")
-    if isinstance(block.get("id"), str):
+    if _is_kind("id", block.get("id")):
         where = f"{file}: {block['id']}"
     _check_fields(block, where)
     if "quantity" not in block:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 import sdpa_check
+from sdpa_check.cli import claims as claims_
 from sdpa_check.cli import compare as compare_
 from sdpa_check.cli import measure
 from sdpa_check.cli import verify as verify_
@@ -57,3 +58,6 @@ for name, command, summary in (
     ("verify", verify_.verify, "Judge the claims of a document, the built-in ones or your own."),
 ):
     app.command(name, short_help=summary)(command)
+app.add_typer(
+    claims_.app, name="claims", short_help="The registry: what documents say, and what is right."
+)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sdpa_check.logits.scaling import Scaling
     from sdpa_check.records import Design, Estimate, Prediction
 
-Sampling = Literal["dot", "rows", "weights"]
+Sampling = Literal["dot", "rows", "weights", "pipeline"]
 """On which kind of block a quantity is measured."""
 
 

@@ -102,6 +102,7 @@ PARAMS = {
         _one_of("mean", "rms", "median", "q05", "q95"),
     ),
     "level": Param("level of a quantile", "a number between 0 and 1", _fraction),
+    "pipeline": Param("steps from q and k to logits, as for --pipeline", _TEXT, _text),
     "threshold": Param("the bound of an exceedance", _POSITIVE, _positive),
     "low": Param("lower end of an interval", "a number between 0 and 1", _fraction),
     "high": Param("upper end of an interval", "a number between 0 and 1", _fraction),

@@ -19,6 +19,9 @@ COLUMNS = ("id", "claim", "stated", "measured", "verdict")
 LEGEND = '✓ the verdict that the claim\'s record expects: where a document errs, "refuted"'
 """What the sign behind a verdict that is not "confirmed" means."""
 
+NOT_MEASURED = "not measured"
+"""The label of the documentary claims."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
@@ -145,13 +148,14 @@ def summaries(run: Run) -> list[tuple[str, str]]:
             ("theory", f"{held} of {len(found.theory)} exact predictions hold on the same samples")
         )
     if found.moved:
-        same = sum(row.verdict is row.expected for row in found.moved)
+        numbers = [row for row in found.moved if row.estimate]
+        same = sum(row.verdict is row.expected for row in numbers)
         lines.append(
-            ("baseline", f"{same} of {len(found.moved)} numbers are where the earlier run had them")
+            ("baseline", f"{same} of {len(numbers)} numbers are where the earlier run had them")
         )
     if found.documentary:
         ids = joined(rows.plain(row.id) for row in found.documentary)
-        lines.append(("not measured", f"{len(found.documentary)}: {ids}"))
+        lines.append((f"{NOT_MEASURED} ({len(found.documentary)})", ids))
     return lines
 
 
@@ -187,8 +191,7 @@ def told(run: Run) -> list[Told]:
 def sentences(each: Told) -> list[str]:
     """The statement and what explains the verdict, each a sentence with its label."""
     labelled = [f"{label}: {text}" if label else text for label, text in each.details]
-    told_ = [each.statement, *(text[:1].upper() + text[1:] for text in labelled)]
-    return [f"{text.rstrip('.')}." for text in told_ if text]
+    return [f"{text.rstrip('.')}." for text in (each.statement, *labelled) if text]
 
 
 def _is_open(row: Row) -> bool:
@@ -199,10 +202,10 @@ def _in_full(row: Row) -> Told:
     each, every = cells(row), rows.cells(row)
     sign = "" if _is_open(row) or row.verdict is Outcome.NOT_RUN else "✗ "
     numbers = f"{every['check']}: measured {each['measured']}, {_predicted(row)}"
-    details = [("", numbers), ("", every["reason"])]
+    details = [("", numbers), ("", _capitalized(every["reason"]))]
     if row.claim:
-        where = " ".join(filter(None, (row.claim.source, row.claim.section)))
-        details += [("right", row.claim.right), ("note", row.claim.note), ("source", where)]
+        where = ", ".join(filter(None, (row.claim.source, row.claim.section)))
+        details += [("Right", row.claim.right), ("Note", row.claim.note), ("Source", where)]
     return Told(
         ids=each["id"],
         verdict=f"{sign}{row.verdict}, expected {row.expected}",
@@ -218,18 +221,23 @@ def _predicted(row: Row) -> str:
     return f"stated {text.removesuffix(' (stated)')}" if stated else f"predicted {text}"
 
 
+def _capitalized(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
 def _in_short(some: Iterable[Row]) -> list[Told]:
     found: dict[tuple[str, str, str, str], list[str]] = {}
     for row in some:
-        right = row.claim.right if row.claim else ""
-        key = (str(row.verdict), cells(row)["claim"], right, "" if right else row.reason)
+        right = rows.plain(row.claim.right) if row.claim else ""
+        reason = "" if right else rows.cells(row)["reason"]
+        key = (str(row.verdict), cells(row)["claim"], right, reason)
         found.setdefault(key, []).append(rows.plain(row.id))
     return [
         Told(
             ids=joined(ids),
             verdict=verdict,
             statement=statement,
-            details=(("right", rows.plain(right)) if right else ("", rows.plain(reason)),),
+            details=(("Right", right) if right else ("", _capitalized(reason)),),
             expected=True,
         )
         for (verdict, statement, right, reason), ids in found.items()

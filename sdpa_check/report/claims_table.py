@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 _GAP = "  "
 _NUMBERS = ("stated", "measured", "verdict")
-_STATEMENT = 26  # a statement that would have less room beside the numbers stands above them
+_STATEMENT = 36  # a statement that would have less room beside the numbers stands above them
 _LINES = 3  # so much of a statement stands beside the numbers; all of it is in the record
 _BREAKS = {
     "id": re.compile(r"(?=\[)|(?<=,)"),
     "label": re.compile(r"(?<=,)"),
-    "measured": re.compile(r" (?=[±\[])"),
+    "measured": re.compile(r"(?= [±\[])"),
 }
 """Where a cell may be cut into lines when its column is narrow; numbers are never cut."""
 
@@ -96,7 +96,7 @@ def _widest(cells: Sequence[Mapping[str, str]], name: str) -> int:
 
 def _narrowest(cells: Sequence[Mapping[str, str]], name: str) -> int:
     pieces = (piece for each in cells for piece in _BREAKS[name].split(each[name].strip()))
-    return max([len(_header(name)), *map(len, pieces)])
+    return max([len(_header(name)), *(len(piece.strip()) for piece in pieces)])
 
 
 def _header(name: str) -> str:
@@ -142,14 +142,16 @@ def _lines(each: Mapping[str, str], widths: Mapping[str, int]) -> Iterator[dict[
 
 def _fitted(text: str, name: str, width: int) -> list[str]:
     if name == "claim":
-        return textwrap.wrap(text, width, max_lines=_LINES, placeholder=" …")
+        return textwrap.wrap(
+            text, width, max_lines=_LINES, placeholder=" …", break_on_hyphens=False
+        )
     if len(text) <= width or name not in _BREAKS:
         return [text]
     lines = [""]
     for piece in _BREAKS[name].split(text.strip()):
         if lines[-1] and len(lines[-1] + piece) > width:
             lines.append("")
-        lines[-1] += piece
+        lines[-1] += piece if lines[-1] else piece.strip()
     return lines
 
 

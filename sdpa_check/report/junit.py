@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 from sdpa_check.records import Outcome
-from sdpa_check.report import rows, summary
+from sdpa_check.report import claims, rows, summary
 
 if TYPE_CHECKING:
     from sdpa_check.records import Row, Run
 
 
 def junit(run: Run) -> str:
-    """One test case per row, named by its id within the class of its quantity.
+    """One test case per row, named by its id within a class.
 
-    A row that is as expected passes, with its reason as output; another one fails, with the verdict
-    as the type of the failure; one that was not run is skipped.
+    The class of a claim is where it stands, ``B/8.2``, that of another row its quantity. A row that
+    is as expected passes, with its reason as output; another one fails, with the verdict as the
+    type of the failure; one that was not run is skipped.
     """
     root = ET.Element("testsuites", name="sdpa-check")
     suite = ET.SubElement(root, "testsuite", name=rows.plain(run.command))
@@ -45,7 +46,7 @@ def _properties(suite: ET.Element, run: Run) -> None:
         "version": run.version,
         "seed": str(run.seed),
         "generator": run.generator,
-        "outcome": summary.outcome_line(run),
+        "outcome": (claims if claims.judges(run) else summary).outcome_line(run),
         **summary.common(run),
     }
     for name, value in values.items():
@@ -53,9 +54,8 @@ def _properties(suite: ET.Element, run: Run) -> None:
 
 
 def _case(suite: ET.Element, row: Row, cells: dict[str, str]) -> None:
-    case = ET.SubElement(
-        suite, "testcase", name=rows.plain(row.id), classname=rows.plain(row.quantity)
-    )
+    case = ET.SubElement(suite, "testcase", name=rows.plain(row.id), classname=_class(row))
+    statement = f"{rows.plain(row.claim.statement)}\n" if row.claim else ""
     numbers = "\n".join(
         f"{name}: {cells[name]}"
         for name in ("check", "measured", "predicted", "z", "tolerance", "verdict")
@@ -63,7 +63,17 @@ def _case(suite: ET.Element, row: Row, cells: dict[str, str]) -> None:
     if row.verdict is Outcome.NOT_RUN:
         ET.SubElement(case, "skipped", message=cells["reason"])
     elif row.verdict is row.expected:
-        ET.SubElement(case, "system-out").text = f"{cells['reason']}\n{numbers}".lstrip()
+        text = f"{statement}{cells['reason']}\n{numbers}"
+        ET.SubElement(case, "system-out").text = text.lstrip()
     else:
         failure = ET.SubElement(case, "failure", message=cells["reason"], type=str(row.verdict))
-        failure.text = f"{numbers}\nexpected: {row.expected}"
+        failure.text = f"{statement}{numbers}\nexpected: {row.expected}{_right(row)}"
+
+
+def _class(row: Row) -> str:
+    where = (row.claim.source, row.claim.section) if row.claim else ()
+    return "/".join(rows.plain(text) for text in where if text) or rows.plain(row.quantity)
+
+
+def _right(row: Row) -> str:
+    return f"\nright: {rows.plain(row.claim.right)}" if row.claim and row.claim.right else ""

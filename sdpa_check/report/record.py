@@ -167,8 +167,8 @@ def _claim(node: _Node) -> ClaimText:
 def _estimate(node: _Node) -> Estimate:
     at = node.fields(Estimate)
     value, level = at["value"].number_or_none(), at["level"].number_or_none()
-    if level is None or not 0 < level < 1:
-        raise at["level"].error("a number between 0 and 1")
+    if level is None or not 0 < level <= 1:
+        raise at["level"].error("a number above 0 and of at most 1")
     return Estimate(
         value=math.nan if value is None else value,
         se=at["se"].number_or_none(least=0),

@@ -14,7 +14,7 @@ from sdpa_check.records import Outcome
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from sdpa_check.records import Estimate, Prediction, Row, Run
+    from sdpa_check.records import Estimate, Prediction, Relation, Row, Run
 
 ABSENT = "—"
 """What stands in a cell that has no number."""
@@ -135,7 +135,7 @@ def param(value: object) -> str:
     if isinstance(value, int | float):
         return number(value, _MOST)
     if isinstance(value, list | tuple):
-        items = [param(item) for item in value]
+        items = [f"[{param(x)}]" if isinstance(x, list | tuple) else param(x) for x in value]
         if len(items) > 8:
             items = [*items[:6], "…", f"{items[-1]} ({len(items)} values)"]
         return ",".join(items)
@@ -281,6 +281,11 @@ def _check(row: Row, shown: Collection[str] | None) -> str:
     every = params(row.params)
     some = {key: text for key, text in every.items() if shown is None or key in shown}
     return f"{plain(row.quantity)} {assignments(some)}".rstrip()
+
+
+def claimed(values: Sequence[float], relation: Relation = "equal") -> str:
+    """What an author states: ``≥ 0.98``; ``0.307, 0.506, 0.186``."""
+    return _SIGNS[relation] + ", ".join(number(value, _MOST) for value in values)
 
 
 def _measured(estimate: Estimate | None) -> str:

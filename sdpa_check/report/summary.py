@@ -61,10 +61,8 @@ def _says_nothing(key: str, pairs: Mapping[str, str]) -> bool:
     match key:
         case "alpha":  # what it decides is told by the verdicts
             return True
-        case "full":
-            return text == "no"
-        case "corr":
-            return text == "none"
+        case "corr" | "full":
+            return text in ("none", "no")
         case "standardize":
             return text == "no" and pairs.get("distribution", "t") != "t"
         case "mean":

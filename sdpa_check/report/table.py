@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import re
-import shutil
 import textwrap
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TextIO
@@ -19,9 +18,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from sdpa_check.records import Row, Run
-
-PIPE_WIDTH = 100
-"""Columns where there is no terminal: the same text in every log."""
 
 _COLUMNS = ("check", "measured", "predicted", "z", "tolerance", "verdict")
 _GAP = 2
@@ -65,10 +61,9 @@ class _Layout:
 
 def show(run: Run, stream: TextIO) -> None:
     """Write the table of `run`, coloured and fitted to the window where `stream` is a terminal."""
-    terminal = stream.isatty()
-    width = shutil.get_terminal_size((PIPE_WIDTH, 24)).columns if terminal else PIPE_WIDTH
     plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
-    stream.write(render(run, width=width, color=terminal and not plain))
+    color = stream.isatty() and not plain
+    stream.write(render(run, width=terminal.width_of(stream), color=color))
 
 
 def render(run: Run, *, width: int, color: bool) -> str:
@@ -246,7 +241,9 @@ def _footer(console: Console, run: Run, width: int, *, z: bool) -> None:
         more = len(reason.checks) - _NAMED
         named = [*reason.checks[:_NAMED], *([f"{more} more"] if more > 0 else [])]
         console.print()
-        terminal.write(console, f"{reason.verdict}  {'; '.join(named)}", width, style="bold", hang=_INDENT)
+        terminal.write(
+            console, f"{reason.verdict}  {'; '.join(named)}", width, style="bold", hang=_INDENT
+        )
         terminal.write(console, _INDENT + reason.text, width, hang=_INDENT)
     if len(shown) < len(reasons):
         console.print()

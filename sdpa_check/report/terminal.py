@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import textwrap
 from typing import TYPE_CHECKING, TextIO
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
     from sdpa_check.records import Row
 
+PIPE_WIDTH = 100
+"""Columns where there is no terminal: the same text in every log."""
+
 PROSE = 100
 """Longer lines are hard to read."""
 
@@ -25,6 +29,13 @@ OUTCOME_STYLES = {0: "bold green", 3: "bold red", 4: "bold yellow"}
 
 _BOND = re.compile(r" (?=[±%])|(?<=±) ")
 """Where prose may not be cut: 0.31 ± 0.02, 95 %."""
+
+
+def width_of(stream: TextIO) -> int:
+    """The columns of a terminal, and where there is none those of every pipe."""
+    if not stream.isatty():
+        return PIPE_WIDTH
+    return shutil.get_terminal_size((PIPE_WIDTH, 24)).columns
 
 
 def console(stream: TextIO, width: int, *, color: bool) -> Console:

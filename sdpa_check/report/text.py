@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import io
 import json
-import re
 from csv import DictWriter
 from typing import TYPE_CHECKING, Any
 
-from sdpa_check.report import measured, record, rows, summary
+from sdpa_check.report import claims, claims_text, markup, measured, record, rows, summary
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable
 
     from sdpa_check.records import Run
     from sdpa_check.report.measured import Grid
@@ -21,27 +20,28 @@ _AFTER = (
     *_ESTIMATE,
     "prediction",
     "prediction_kind",
+    "relation",
     "verdict",
     "expected",
     "tolerance",
     "detectable",
     "reason",
 )
+_CLAIM = ("statement", "source", "section", "right", "note")
 _COLUMNS = ("check", "measured", "predicted", "z", "tolerance", "verdict")
 _RIGHT = ("measured", "predicted", "z", "tolerance")
-
-# An underscore inside a word is literal in GitHub's Markdown.
-_MARKUP = re.compile(r"[\\|<>*`\[\]&~$#]|(?<!\w)_|_(?!\w)")
 
 
 def csv(run: Run) -> str:
     """One line per row, each parameter a column, floats in full; what is absent is empty.
 
-    A parameter whose name is also that of another column stands under ``param_<name>``.
+    A parameter whose name is also that of another column stands under ``param_<name>``. What a
+    document says follows where the run judges claims.
     """
-    data = [_flat(row) for row in record.to_dict(run)["rows"]]
-    params = dict.fromkeys(key for each in data for key in each if key not in _AFTER)
-    columns = [*dict.fromkeys(("id", "quantity", *params)), *_AFTER]
+    after = (*_AFTER, *(_CLAIM if claims.judges(run) else ()))
+    data = [_flat(row, after) for row in record.to_dict(run)["rows"]]
+    params = dict.fromkeys(key for each in data for key in each if key not in after)
+    columns = [*dict.fromkeys(("id", "quantity", *params)), *after]
     stream = io.StringIO()
     writer = DictWriter(stream, columns, restval="", lineterminator="\n")
     writer.writeheader()
@@ -49,8 +49,8 @@ def csv(run: Run) -> str:
     return stream.getvalue()
 
 
-def _flat(row: dict[str, Any]) -> dict[str, Any]:
-    taken = {"id", "quantity", *_AFTER}
+def _flat(row: dict[str, Any], after: Collection[str]) -> dict[str, Any]:
+    taken = {"id", "quantity", *after}
     params = {f"param_{k}" if k in taken else k: value for k, value in row["params"].items()}
     estimate = row["estimate"] or {}
     return {
@@ -60,8 +60,10 @@ def _flat(row: dict[str, Any]) -> dict[str, Any]:
         **{name: estimate.get(name) for name in _ESTIMATE},
         "prediction": row["prediction"]["value"],
         "prediction_kind": row["prediction"]["kind"],
+        "relation": row["prediction"]["relation"],
         **{name: row[name] for name in ("verdict", "expected", "tolerance", "detectable")},
         "reason": row["reason"],
+        **(row["claim"] or {}),
     }
 
 
@@ -77,17 +79,19 @@ def _field(value: object) -> object:
 
 def markdown(run: Run) -> str:
     """GitHub tables of the numbers as people read them, with outcome, notes and reasons."""
+    if claims.judges(run):
+        return claims_text.markdown(run)
     own, _ = measured.partition(run)
     cells = [[each[name] for name in _COLUMNS] for each in rows.run_cells(run, own)]
     grids = measured.grids(run)
     parts = [
-        f"**{_escaped(summary.verdict_line(run))}**",
-        _escaped(" ".join(summary.title(run).split())),
-        *([_table([_COLUMNS, *cells], _RIGHT)] if cells else []),
-        *([_escaped(measured.title(run, grids))] if grids else []),
+        f"**{markup.escaped(summary.verdict_line(run))}**",
+        markup.escaped(" ".join(summary.title(run).split())),
+        *([markup.table([_COLUMNS, *cells], _RIGHT)] if cells else []),
+        *([markup.escaped(measured.title(run, grids))] if grids else []),
         *(_grid(grid) for grid in grids),
-        _escaped(summary.sampling_line(run, z=True)),
-        *(_escaped(rows.plain(note)) for note in run.notes),
+        markup.escaped(summary.sampling_line(run, z=True)),
+        *(markup.escaped(rows.plain(note)) for note in run.notes),
         *(["\n".join(_reasons(run))] if summary.reasons(run) else []),
     ]
     return "\n\n".join(parts) + "\n"
@@ -105,34 +109,10 @@ def _grid(grid: Grid) -> str:
         ]
         for line in grid.lines
     ]
-    return _table([head, *body], grid.columns)
-
-
-def _table(table: Sequence[Sequence[str]], right: Collection[str]) -> str:
-    """A table whose columns are aligned in the source too, for those who read it there."""
-    head = table[0]
-    escaped = [[_escaped(cell) for cell in line] for line in table]
-    widths = [max(1, *map(len, column)) for column in zip(*escaped, strict=True)]
-    rule = [
-        "-" * (width - 1) + ":" if name in right else "-" * width
-        for name, width in zip(head, widths, strict=True)
-    ]
-    return "\n".join(
-        f"| {' | '.join(_padded(line, widths, [name in right for name in head]))} |"
-        for line in (escaped[0], rule, *escaped[1:])
-    )
-
-
-def _padded(line: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> Iterable[str]:
-    for cell, width, to_the_right in zip(line, widths, right, strict=True):
-        yield cell.rjust(width) if to_the_right else cell.ljust(width)
+    return markup.table([head, *body], grid.columns)
 
 
 def _reasons(run: Run) -> Iterable[str]:
     for reason in summary.reasons(run):
-        checks = _escaped("; ".join(reason.checks))
-        yield f"- **{_escaped(reason.verdict)}** {checks}: {_escaped(reason.text)}"
-
-
-def _escaped(text: str) -> str:
-    return _MARKUP.sub(lambda match: "\\" + match[0], text)
+        checks = markup.escaped("; ".join(reason.checks))
+        yield f"- **{markup.escaped(reason.verdict)}** {checks}: {markup.escaped(reason.text)}"

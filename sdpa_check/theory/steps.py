@@ -6,7 +6,8 @@ other, so that a slip in one of them shows as a disagreement.
 
 from __future__ import annotations
 
-from math import isfinite, log, sqrt
+import math
+from math import log, sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
 from sdpa_check.errors import InputError, unknown_name
@@ -35,6 +36,14 @@ _RULES = {
 
 _NORMAL_IQR = 1.3489795003921634
 """Interquartile range of N(0, 1)."""
+
+
+_LARGEST = 1e12
+"""Bound on the size of an argument, and on that of the inverse of a positive one, so that chains of
+steps stay far from the limits of double precision."""
+
+_LARGEST_POWER = 10.0
+"""Bound on |a| in ``pow:a``, for the same reason."""
 
 
 class Stages(NamedTuple):
@@ -99,7 +108,7 @@ def arguments(step: Step, least: int, most: int | None = None) -> tuple[str, ...
 def number(
     step: Step, text: str, *, above: float | None = None, least: float | None = None
 ) -> float:
-    """One argument as a finite number, if wanted greater than `above` or not less than `least`.
+    """One argument as a number, if wanted greater than `above` or not less than `least`.
 
     Raises:
         InputError: for anything else.
@@ -109,22 +118,23 @@ def number(
     except ValueError:
         value = float("nan")
     low = (above is not None and value <= above) or (least is not None and value < least)
-    if not isfinite(value) or low:
+    tiny = above == 0 and value < 1 / _LARGEST
+    if not abs(value) <= _LARGEST or low or tiny:
         bound = "" if above is None else f" above {above:g}"
         bound += "" if least is None else f" of at least {least:g}"
-        raise InputError("pipeline", str(step), f"{step.name} with a finite number{bound}")
+        raise InputError("pipeline", str(step), f"{step.name} with a number{bound}, not too large")
     return value
 
 
-def row_length(step: Step, design: Design) -> int:
-    """The number m of keys in a row, for a step that depends on it.
+def row_length(step: Step, design: Design, least: int = 1) -> int:
+    """The number m of keys in a row, at least `least`, for a step that depends on it.
 
     Raises:
-        InputError: the design has no rows.
+        InputError: the design has no rows, or too short ones.
     """
-    if design.keys is None:
-        want = f"a number of keys: {step.name} depends on the length of a row"
-        raise InputError("keys", None, want)
+    if design.keys is None or design.keys < least:
+        want = f"{least} keys or more: {step.name} depends on the length of a row"
+        raise InputError("keys", design.keys, want)
     return design.keys
 
 
@@ -141,15 +151,19 @@ def scale_multiplier(step: Step, design: Design, d_model: int | None) -> float:
 
         return _NORMAL_IQR / DotLaw(design).iqr()
     if rule.startswith("pow:"):
-        return float(design.dk) ** number(step, rule.removeprefix("pow:"))
+        power = number(step, rule.removeprefix("pow:"))
+        if abs(power) > _LARGEST_POWER:
+            want = f"pow:a with |a| ≤ {_LARGEST_POWER:g}"
+            raise InputError("pipeline", str(step), want)
+        return math.pow(design.dk, power)
     if rule not in _RULES:
         if rule.isidentifier() and rule not in {"inf", "infinity", "nan"}:
             raise unknown_name(f"pipeline: {step.name}", rule, (*_RULES, "iqr", "pow:a"))
         return number(step, rule, above=0.0)
-    coefficient, power, model_power = _RULES[rule]
+    coefficient, own_power, model_power = _RULES[rule]
     if model_power and (d_model is None or d_model < 1):
         raise InputError("d_model", d_model, f"an integer ≥ 1: {step} needs it")
-    return coefficient * float(design.dk) ** power * float(d_model or 1) ** model_power
+    return coefficient * math.pow(design.dk, own_power) * math.pow(d_model or 1, model_power)
 
 
 def logit_multiplier(step: Step, design: Design, d_model: int | None) -> float | None:
@@ -173,7 +187,7 @@ def logit_multiplier(step: Step, design: Design, d_model: int | None) -> float |
     if step.name == "logn":
         (text,) = arguments(step, 1)
         trained = number(step, text, above=1.0)
-        return log(row_length(step, design)) / log(trained)
+        return log(row_length(step, design, least=2)) / log(trained)
     if step.name == "yarn":
         (text,) = arguments(step, 1)
         return (0.1 * log(number(step, text, least=1.0)) + 1) ** 2

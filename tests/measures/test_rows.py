@@ -131,7 +131,7 @@ def test_a_scale_does_not_change_the_numbers_of_another(design):
 
 @designs
 def test_histograms_count_the_norms_of_the_block(design):
-    work = RowsWork(design, (0.02, 0.35), RowsShape(groups=4, queries=16, key_sets=4))
+    work = RowsWork(design, (0.02, 0.35), RowsShape(groups=2, queries=8, key_sets=4))
     gridded = work.with_grids(rng.generator(1, work.experiment, 0))
     sums = gridded.block(generator(work))
     assert not any(name.startswith("histogram") for name in work.block(generator(work)))

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
-from sdpa_check.records import Estimate, Outcome, Prediction, PredictionKind, Row, Run
+from sdpa_check.records import (
+    ClaimText,
+    Estimate,
+    Outcome,
+    Prediction,
+    PredictionKind,
+    Relation,
+    Row,
+    Run,
+)
 
 DESIGN = {"dk": [8, 64], "distribution": "t", "standardize": False, "scale": None, "alpha": 1e-6}
 
@@ -224,3 +235,101 @@ def _measured(quantity: str, params: dict[str, object], found: Estimate) -> Row:
         reason=f"no prediction: {SOURCE}",
         source=SOURCE,
     )
+
+
+def claim(
+    id_: str,
+    statement: str,
+    stated: float | None,
+    found: Estimate | None,
+    verdict: Outcome = Outcome.CONFIRMED,
+    expected: Outcome = Outcome.CONFIRMED,
+    *,
+    right: str = "",
+    section: str = "1.4",
+    relation: Relation = "equal",
+    params: dict[str, object] | None = None,
+) -> Row:
+    return Row(
+        id=id_,
+        quantity="documentary" if found is None else "dot.variance",
+        params=params or {},
+        estimate=found,
+        prediction=Prediction(
+            value=None if stated is None else float(stated),
+            kind="none" if stated is None else "stated",
+            source="stated",
+            relation=relation,
+        ),
+        verdict=verdict,
+        expected=expected,
+        reason=f"the reason of {id_}",
+        claim=ClaimText(statement=statement, source="B", section=section, right=right),
+    )
+
+
+COMPUTED = Estimate(
+    value=0.30719588, se=0.0, lo=0.30719588, hi=0.30719588, level=1.0, blocks=0, samples=0
+)
+
+
+@pytest.fixture
+def judged() -> Run:
+    """Claims: confirmed, one of a list, refuted as expected, computed, one without a number.
+
+    Beside them a prediction of theory and a comparison with a baseline; all as expected.
+    """
+    refuted = Outcome.REFUTED
+    rows = (
+        claim("A-var[dk=8]", "the variance is d_k", 8, estimate(8.0025, 0.0074)),
+        claim("A-var[dk=64]", "the variance is d_k", 64, estimate(64.013, 0.054)),
+        claim(
+            "B-1.4",
+            "the unscaled Jacobian is smaller",
+            0,
+            estimate(0.08626, 0.0003),
+            refuted,
+            refuted,
+            right="it is larger: 0.271 against 0.185",
+            relation="at most",
+            params={"dk": 64, "scale": "none", "versus": {"scale": "sqrt"}},
+        ),
+        claim("B-15.3", "softmax(…) ≈ 0.295", 0.295, COMPUTED, refuted, refuted, right="0.307"),
+        claim("B-9", "a date", None, None, Outcome.NOT_RUN, Outcome.NOT_RUN),
+        row(
+            "theory/dot.variance[dk=8]",
+            "dot.variance",
+            {"dk": 8},
+            estimate(8.0025, 0.0074),
+            (8.0, "exact"),
+            verdict=Outcome.CONFIRMED,
+        ),
+        row(
+            "moved/A-var[dk=8]",
+            "dot.variance",
+            {"dk": 8},
+            estimate(0.001, 0.01),
+            (0.0, "stated"),
+            verdict=Outcome.CONFIRMED,
+        ),
+    )
+    return run("verify", "as expected", 0, rows, ("A note.",))
+
+
+@pytest.fixture
+def unexpected(judged: Run) -> Run:
+    """`judged` with a claim, a prediction and a comparison that come out otherwise, and one open.
+
+    One claim was not run though it has a number.
+    """
+    var8, var64, smaller, weights, date, theory, moved = judged.rows
+    rows = (
+        dataclasses.replace(var8, verdict=Outcome.INCONCLUSIVE),
+        dataclasses.replace(var64, verdict=Outcome.NOT_RUN, estimate=None),
+        dataclasses.replace(smaller, verdict=Outcome.CONFIRMED),
+        weights,
+        date,
+        dataclasses.replace(theory, verdict=Outcome.REFUTED, reason="outside the band"),
+        dataclasses.replace(moved, verdict=Outcome.REFUTED, reason="moved by 0.3"),
+    )
+    return dataclasses.replace(judged, outcome="NOT as expected", exit_code=3, rows=rows)

@@ -41,6 +41,35 @@ def test_a_failure_has_verdict_reason_and_numbers(mixed):
     assert cases[6][0].get("message") == "no torch"
 
 
+def test_a_claim_is_named_by_its_id_in_the_class_of_its_section(unexpected):
+    cases = ET.XML(junit(unexpected)).findall("testsuite/testcase")
+    names = [(case.get("classname"), case.get("name")) for case in cases]
+    assert names[2:4] == [("B/1.4", "B-1.4"), ("B/1.4", "B-15.3")]
+    assert names[5] == ("dot.variance", "theory/dot.variance[dk=8]")
+    failure = cases[2][0]
+    assert failure.get("message") == "the reason of B-1.4"
+    assert failure.text.startswith("the unscaled Jacobian is smaller\n")
+    assert failure.text.endswith("expected: refuted\nright: it is larger: 0.271 against 0.185")
+    assert cases[3][0].text.startswith("softmax(…) ≈ 0.295\nthe reason of B-15.3\n")
+    tags = [[child.tag for child in case] for case in cases]
+    assert tags == [
+        ["failure"],
+        ["skipped"],
+        ["failure"],
+        ["system-out"],
+        ["skipped"],
+        ["failure"],
+        ["failure"],
+    ]
+
+
+def test_without_a_source_the_class_of_a_claim_is_its_quantity(judged):
+    row = judged.rows[0]
+    said = dataclasses.replace(row.claim, source="", section="")
+    one = dataclasses.replace(judged, rows=(dataclasses.replace(row, claim=said),))
+    assert ET.XML(junit(one)).find("testsuite/testcase").get("classname") == "dot.variance"
+
+
 def test_a_claim_that_should_fail_and_passes_is_a_failure(mixed):
     passed = dataclasses.replace(mixed.rows[1], verdict=Outcome.CONFIRMED)
     root = ET.XML(junit(dataclasses.replace(mixed, rows=(passed,))))

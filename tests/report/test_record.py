@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sdpa_check.errors import InputError
-from sdpa_check.records import Component, Estimate, Prediction, Row, Run
+from sdpa_check.records import ClaimText, Component, Estimate, Prediction, Row, Run
 from sdpa_check.report import record
 
 if TYPE_CHECKING:
@@ -30,14 +30,14 @@ SEEDED = settings(
 )
 
 
-def test_the_schema_is_one_and_every_run_keeps_to_it(mixed, sweep):
+def test_the_schema_is_one_and_every_run_keeps_to_it(mixed, sweep, judged):
     jsonschema.Draft202012Validator.check_schema(record.schema())
-    for run in (mixed, sweep, dataclasses.replace(sweep, rows=(), notes=())):
+    for run in (mixed, sweep, judged, dataclasses.replace(sweep, rows=(), notes=())):
         VALIDATOR.validate(json.loads(record.dumps(run)))
 
 
-def test_there_and_back(mixed, sweep):
-    for run in (mixed, sweep):
+def test_there_and_back(mixed, sweep, judged):
+    for run in (mixed, sweep, judged):
         text = record.dumps(run)
         assert record.loads(text, "run.json") == run
         assert record.loads(text.encode(), "run.json") == run
@@ -54,11 +54,25 @@ def test_keys_stand_in_the_order_of_the_format(mixed):
     )
     assert ", ".join(row) == (
         "id, quantity, params, estimate, prediction, verdict, expected, reason, "
-        "tolerance, detectable"
+        "tolerance, detectable, claim"
     )
     assert ", ".join(row["estimate"]) == "value, se, lo, hi, level, blocks, samples, withheld"
-    assert ", ".join(row["prediction"]) == "value, kind, source"
+    assert ", ".join(row["prediction"]) == "value, kind, source, relation"
+    assert row["claim"] is None
     assert document["rows"][6]["estimate"] is None
+
+
+def test_what_a_document_says_is_part_of_the_row(judged):
+    row = json.loads(record.dumps(judged))["rows"][2]
+    assert row["claim"] == {
+        "statement": "the unscaled Jacobian is smaller",
+        "source": "B",
+        "section": "1.4",
+        "right": "it is larger: 0.271 against 0.185",
+        "note": "",
+    }
+    assert row["prediction"]["relation"] == "at most"
+    assert row["params"]["versus"] == {"scale": "sqrt"}
 
 
 def test_text_is_readable_and_ends_with_a_newline(mixed):
@@ -133,15 +147,18 @@ MALFORMED: list[tuple[str, object, str]] = [
     ("rows[3].estimate.se", "0.1", "a number of at least 0 or null"),
     ("rows[3].estimate.se", -0.1, "a number of at least 0 or null"),
     ("rows[3].estimate.value", True, "a number or null"),
-    ("rows[3].estimate.level", 1, "a number between 0 and 1"),
-    ("rows[3].estimate.level", None, "a number between 0 and 1"),
+    ("rows[3].estimate.level", 0, "a number above 0"),
+    ("rows[3].estimate.level", 1.5, "a number above 0 and of at most 1"),
+    ("rows[3].estimate.level", None, "a number above 0"),
     ("rows[3].estimate.blocks", 1.5, "a whole number"),
     ("rows[3].estimate.samples", None, "a whole number"),
     ("rows[3].estimate.withheld", None, "a text"),
     ("rows[3].prediction", None, "an object"),
     ("rows[3].prediction.kind", "guessed", "one of exact, stated, limit"),
     ("rows[3].prediction.value", [], "a number or null"),
+    ("rows[3].prediction.relation", "about", "one of equal, at least, at most"),
     ("rows[3].tolerance", -1, "a number of at least 0 or null"),
+    ("rows[3].claim", "a text", "an object"),
 ]
 
 
@@ -157,10 +174,28 @@ def test_an_error_names_place_got_and_wanted(mixed, path, value, want):
     assert not VALIDATOR.is_valid(document)
 
 
-def test_every_key_is_needed_and_no_other_is_allowed(mixed):
+def test_what_a_document_says_is_text(judged):
+    document = record.to_dict(judged)
+    _put(document, "rows[0].claim.section", 1.2)
+    with pytest.raises(InputError, match="a text") as caught:
+        record.from_dict(document, "run.json")
+    assert caught.value.where == "run.json: rows[0].claim.section"
+    assert not VALIDATOR.is_valid(document)
+
+
+def test_a_number_that_was_computed_has_the_level_one(judged):
+    document = record.to_dict(judged)
+    assert document["rows"][3]["estimate"]["level"] == 1
+    assert record.from_dict(document, "run.json") == judged
+
+
+def test_every_key_is_needed_and_no_other_is_allowed(mixed, judged):
+    row = dataclasses.replace(mixed.rows[0], claim=judged.rows[0].claim)
+    mixed = dataclasses.replace(mixed, rows=(row, *mixed.rows[1:]))
     document = record.to_dict(mixed)
     objects = {path: node for path, node in _nodes(document, "") if _is_record(path, node)}
-    assert len(objects) == 1 + 7 + 6 + 7  # run, rows, estimates (one is null), predictions
+    # Run, rows, estimates (one is null), predictions, and one claim.
+    assert len(objects) == 1 + 7 + 6 + 7 + 1
     for path, node in objects.items():
         for key in list(node):
             changed = copy.deepcopy(document)
@@ -243,6 +278,7 @@ def test_the_format_has_a_field_for_everything_in_the_records():
         (Row, defined["row"]["required"]),
         (Estimate, defined["estimate"]["required"]),
         (Prediction, defined["prediction"]["required"]),
+        (ClaimText, defined["claim"]["required"]),
     ):
         assert [field.name for field in dataclasses.fields(cls)] == required
 

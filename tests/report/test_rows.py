@@ -342,3 +342,46 @@ def _cells(predicted: float, value: float, se: float) -> dict[str, str]:
 
 def test_an_empty_run_has_no_cells(sweep: Run):
     assert rows.grouped_cells(dataclasses.replace(sweep, rows=()), ()) == []
+
+
+def test_a_difference_names_both_values_of_what_differs():
+    params = {"dk": 64, "scale": "none", "versus": {"scale": "sqrt", "sigma": 2.0}}
+    assert rows.params(params) == {"dk": "64", "scale": "none − sqrt", "sigma": "default − 2"}
+    assert rows.difference(params) == "scale=none − sqrt sigma=default − 2"
+    assert rows.difference({"dk": 64}) == ""
+    assert rows.params({"versus": "a text"}) == {"versus": "a text"}
+
+
+def test_lists_in_lists_are_told_apart():
+    assert rows.param([[1, 2], [3]]) == "[1,2],[3]"
+
+
+@pytest.mark.parametrize(
+    ("values", "relation", "text"),
+    [
+        ([0.98], "at least", "≥ 0.98"),
+        ([0.0], "at most", "≤ 0"),
+        ([0.307, 0.506], "equal", "0.307, 0.506"),
+        ([math.inf], "equal", "∞"),
+    ],
+)
+def test_what_an_author_states_has_the_sign_of_its_relation(values, relation, text):
+    assert rows.claimed(values, relation) == text
+
+
+def test_a_prediction_has_the_sign_of_its_relation(judged):
+    assert rows.cells(judged.rows[2])["predicted"] == "≤ 0 (stated)"
+    assert rows.cells(judged.rows[0])["predicted"] == "8 (stated)"
+    stated = dataclasses.replace(judged.rows[2].prediction, value=0.5, relation="at least")
+    row = dataclasses.replace(judged.rows[2], prediction=stated)
+    assert rows.cells(row)["predicted"] == "≥ 0.5 (stated)"
+
+
+def test_a_stated_infinity_is_read_back_as_one(judged):
+    stated = dataclasses.replace(judged.rows[2].prediction, value=None, relation="equal")
+    row = dataclasses.replace(judged.rows[2], prediction=stated)
+    assert rows.cells(row)["predicted"] == "∞ (stated)"
+
+
+def test_a_number_that_was_computed_has_no_error(judged):
+    assert rows.cells(judged.rows[3])["measured"] == "0.307196"

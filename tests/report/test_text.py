@@ -27,7 +27,7 @@ def test_csv_columns(mixed):
     header = text.csv(mixed).splitlines()[0]
     assert header == (
         "id,quantity,dk,scale,distribution,keys,param_level,value,se,lo,hi,level,blocks,samples,"
-        "prediction,prediction_kind,verdict,expected,tolerance,detectable,reason"
+        "prediction,prediction_kind,relation,verdict,expected,tolerance,detectable,reason"
     )
 
 
@@ -43,9 +43,19 @@ def test_csv_writes_parameters_so_that_programs_read_them(sweep):
 
 def test_csv_of_a_run_without_rows_is_its_header(sweep):
     assert text.csv(dataclasses.replace(sweep, rows=())) == (
-        "id,quantity,value,se,lo,hi,level,blocks,samples,prediction,prediction_kind,"
+        "id,quantity,value,se,lo,hi,level,blocks,samples,prediction,prediction_kind,relation,"
         "verdict,expected,tolerance,detectable,reason\n"
     )
+
+
+def test_csv_has_what_the_documents_say_where_claims_are_judged(judged):
+    lines = list(csv.DictReader(io.StringIO(text.csv(judged))))
+    assert [line["statement"] for line in lines] == [
+        row.claim.statement if row.claim else "" for row in judged.rows
+    ]
+    assert (lines[2]["source"], lines[2]["section"]) == ("B", "1.4")
+    assert lines[2]["right"] == "it is larger: 0.271 against 0.185"
+    assert (lines[2]["relation"], lines[2]["versus"]) == ("at most", '{"scale": "sqrt"}')
 
 
 def test_markdown_is_a_table_with_the_cells_that_people_read(mixed):

@@ -5,19 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from sdpa_check.logits.transforms.arguments import Arguments
-from sdpa_check.logits.transforms.base import Context, OnLogits, OnVectors, Score, Source, Transform
+from sdpa_check.logits.transforms.base import Context, Transform
 from sdpa_check.logits.transforms.floats import Round
 from sdpa_check.logits.transforms.logits import Alibi, SoftCap
 from sdpa_check.logits.transforms.projection import Projection
-from sdpa_check.logits.transforms.scalars import (
-    LogitFactor,
-    LogN,
-    Scale,
-    ScaleQ,
-    ScaleQK,
-    Temperature,
-    Yarn,
-)
+from sdpa_check.logits.transforms.scalars import LogN, Scale, ScaleQ, ScaleQK, Temperature, Yarn
 from sdpa_check.logits.transforms.scores import Additive, Dot
 from sdpa_check.logits.transforms.user import User, UserK, UserQ
 from sdpa_check.logits.transforms.vectors import QKNorm, RoPE
@@ -25,26 +17,7 @@ from sdpa_check.logits.transforms.vectors import QKNorm, RoPE
 if TYPE_CHECKING:
     from sdpa_check.records import Step
 
-__all__ = [
-    "TRANSFORMS",
-    "Alibi",
-    "Context",
-    "Dot",
-    "LogitFactor",
-    "OnLogits",
-    "OnVectors",
-    "QKNorm",
-    "RoPE",
-    "Round",
-    "Scale",
-    "ScaleQ",
-    "ScaleQK",
-    "Score",
-    "SoftCap",
-    "Source",
-    "Transform",
-    "read",
-]
+__all__ = ["TRANSFORMS", "Context", "read"]
 
 TRANSFORMS: Final[dict[str, type[Transform]]] = {
     each.name: each

@@ -47,7 +47,7 @@ class Arguments:
         above: float = -math.inf,
         at_least: float = -math.inf,
     ) -> float:
-        """A finite number > `above` and ≥ `at_least`; −0 becomes 0."""
+        """A finite number > `above` and ≥ `at_least`."""
         if default is not None and not self._left:
             return default
         given = self.text()
@@ -57,7 +57,7 @@ class Arguments:
             raise ValueError(f"{given!r} is no number") from None
         if not (math.isfinite(value) and value > above and value >= at_least):
             raise ValueError(f"{given} is out of range")
-        return value + 0.0
+        return value
 
     def integer(self, *, at_least: int) -> int | None:
         """An integer ≥ `at_least`, or None where no argument is left."""

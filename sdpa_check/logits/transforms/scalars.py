@@ -27,7 +27,8 @@ def _rule(given: Arguments) -> scaling.Scaling:
     try:
         rule = scaling.parse(text)
     except InputError as error:
-        raise ValueError(error.hint or f"{text!r} is none of them") from None
+        hint = f"; {error.hint}" if error.hint else ""
+        raise ValueError(f"{text!r} is none of them{hint}") from None
     if rule.needs_iqr:
         raise ValueError(f"{rule} needs the law of q·k, which a pipeline may change")
     return rule
@@ -116,7 +117,8 @@ class ScaleQK(_ByRule, OnVectors):
 
     def multiplier(self, context: Context) -> float:
         """The square of the constant of the rule."""
-        return self.constant(context) ** 2
+        each = self.constant(context)
+        return each * each  # overflows to ∞, where ** would raise
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ class Dot(Score):
     usage: ClassVar[str] = "dot, without arguments"
 
     @classmethod
-    def read(cls, given: Arguments) -> Self:  # noqa: ARG003 (the caller sees that none is left)
+    def read(cls, _given: Arguments) -> Self:
         """Nothing to read."""
         return cls()
 

@@ -31,7 +31,9 @@ def normalised(x: FloatArray, size: float, *, centre: bool = False) -> FloatArra
 
 @dataclass(frozen=True, slots=True)
 class QKNorm(OnVectors):
-    """Normalises every query and key, then multiplies by a gain (Henry et al. 2020).
+    """Normalises every query and key, then multiplies by a gain.
+
+    Source: Henry et al. 2020 (``l2``), Dehghani et al. 2023 (``layer``).
 
     - ``rms``: q/√(mean q²), of norm √d.
     - ``layer``: (q − mean q)/std q with the biased std, of norm √d.

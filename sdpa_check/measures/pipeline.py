@@ -1,0 +1,204 @@
+"""Rows of logits as a pipeline of attention changes makes them, and the gradient that they pass."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sdpa_check import rng, softmax
+from sdpa_check.histogram import SampleGrid
+from sdpa_check.logits.pipeline import Pipeline, parse
+from sdpa_check.logits.transforms import Context
+from sdpa_check.measures import scores
+from sdpa_check.measures.rows import row_length
+from sdpa_check.records import Fault
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sdpa_check.engine import Sums
+    from sdpa_check.logits.pipeline import Applied
+    from sdpa_check.records import Design
+
+LOGITS = ("count", "sum", "square", "within", "rows", "overflow")
+"""What is summed over the logits of finite rows: their number, Σx, Σx², Σ over rows of the variance
+within the row, the number of these rows, and the number of rows with a logit that is not finite.
+"""
+
+AVERAGED = ("entropy", "entropy_deficit", "max_weight", "effective_keys", "sum_squares", "trace")
+"""Row statistics whose sum a block returns, in this order."""
+
+SPREAD = ("frobenius", "gradient_logits", "gradient_query", "gradient_w_q")
+"""Row statistics of which a block returns squares and histograms, in this order: ‖J‖_F, and the
+norms of ∂L/∂s, ∂L/∂q and ∂L/∂W_Q for a gradient ∂L/∂p of independent N(0, 1) entries.
+"""
+
+_GROUP_SCORES = 1 << 17
+_BLOCK_SCORES = 1 << 16
+
+
+@lru_cache(maxsize=1024)
+def pipeline_of(text: str) -> Pipeline:
+    """The pipeline of a canonical text."""
+    return parse(text)
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineWork:
+    """Blocks of `groups` sets of m keys with `queries` queries each, through a pipeline.
+
+    Every pipeline gets the same q and k and the same ∂L/∂p in a block of the same number, so two
+    pipelines are compared on equal draws. Sums of a block: ``logits`` (see `LOGITS`), ``mean``
+    (Σ of every one of `AVERAGED`), ``square`` (Σ of squares of every one of `SPREAD`) and
+    ``histogram.{name}`` for each of `SPREAD`.
+    """
+
+    design: Design
+    pipeline: str
+    groups: int
+    queries: int
+    d_model: int | None = None
+    grids: tuple[SampleGrid, ...] = ()
+    fault: Fault = dataclasses.field(default_factory=Fault)
+    stream: str = "main"
+
+    @classmethod
+    def fitting(
+        cls,
+        design: Design,
+        pipeline: str,
+        d_model: int | None,
+        rows: int | None,
+        fault: Fault,
+    ) -> PipelineWork:
+        """Blocks of about 2^16 scores, of at most about `rows` rows if that is given.
+
+        A score that draws weights of its own draws them for a group: more and smaller groups then.
+        """
+        keys = row_length(design)
+        queries = min(16 if "additive" in pipeline else 128, max(4, _GROUP_SCORES // keys))
+        groups = max(1, min(32, _BLOCK_SCORES // (queries * keys)))
+        if rows is not None and rows < queries * groups:
+            queries = max(1, min(queries, rows))
+            groups = max(1, rows // queries)
+        return cls(design, pipeline, groups, queries, d_model, (), fault)
+
+    @property
+    def experiment(self) -> str:
+        """The design, the block shape and the stream; pipelines share draws and do not enter."""
+        shape = [self.groups, self.queries]
+        key = {"pipeline": dataclasses.asdict(self.design), "shape": shape, "stream": self.stream}
+        return json.dumps(key, sort_keys=True)
+
+    @property
+    def size(self) -> int:
+        """Rows in a block."""
+        return self.groups * self.queries
+
+    @property
+    def cost(self) -> float:
+        """Elementary operations of a block, roughly: what one drawn normal costs counts as 32."""
+        keys, d = row_length(self.design), self.design.dk
+        width = (self.d_model or 512) if "proj" in self.pipeline else 1
+        scores_cost = 16 * d if "additive" in self.pipeline else 2 * d
+        drawn = 32.0 * (self.queries + keys + d) * d * max(1.0, width / d)
+        return self.groups * (drawn + self.queries * keys * (132.0 + scores_cost))
+
+    def with_grids(self, generator: np.random.Generator) -> PipelineWork:
+        """The same work with grids that fit its norms, found from one block of its own."""
+        _, rows = self._statistics(generator)
+        return dataclasses.replace(self, grids=tuple(SampleGrid.of(rows[n]) for n in SPREAD))
+
+    def block(self, generator: np.random.Generator) -> Sums:
+        """Draw one block and return its sums."""
+        logits, rows = self._statistics(generator)
+        sums: Sums = {
+            "logits": logits,
+            "mean": np.array([rows[name].sum() for name in AVERAGED]),
+            "square": np.array([np.vdot(rows[name], rows[name]) for name in SPREAD]),
+        }
+        for name, grid in zip(SPREAD, self.grids, strict=False):
+            sums[f"histogram.{name}"] = grid.counts(rows[name]).astype(np.int32)
+        return sums
+
+    def _statistics(
+        self, generator: np.random.Generator
+    ) -> tuple[NDArray[np.float64], dict[str, NDArray[np.float64]]]:
+        """The sums of the logits, and the row statistics."""
+        parts = [self._group(generator) for _ in range(self.groups)]
+        logits = np.sum([part[0] for part in parts], axis=0)
+        names = parts[0][1]
+        return logits, {name: np.concatenate([part[1][name] for part in parts]) for name in names}
+
+    def _group(
+        self, generator: np.random.Generator
+    ) -> tuple[NDArray[np.float64], dict[str, NDArray[np.float64]]]:
+        """One set of keys with its queries."""
+        design, keys = self.design, row_length(self.design)
+        context = Context(dk=design.dk, keys=keys, queries=self.queries, d_model=self.d_model)
+        q = scores.vectors(generator, design, design.query, self.queries, self.fault)
+        k = scores.vectors(generator, design, design.key, keys, self.fault)
+        q, k = q.astype(np.float64), k.astype(np.float64)
+        upstream = generator.standard_normal((self.queries, keys))
+        inputs = np.sqrt(generator.chisquare(self.d_model or design.dk, self.queries))
+        # What the pipeline draws itself comes from a stream apart and leaves the others alone.
+        own = rng.generator(int(generator.integers(2**63)), "pipeline", 0)
+        pipeline = pipeline_of(self.pipeline)
+        applied = pipeline.run(own, lambda _: (q, k), context)
+        return _rows(applied, pipeline.multiplier(context), upstream, inputs)
+
+
+def _rows(
+    applied: Applied,
+    multiplier: float | None,
+    upstream: NDArray[np.float64],
+    inputs: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], dict[str, NDArray[np.float64]]]:
+    x = np.asarray(applied.logits, np.float64)
+    finite = np.isfinite(x).all(axis=1)
+    kept = x[finite]
+    logits = np.array(
+        [
+            float(kept.size),
+            kept.sum(),
+            np.vdot(kept, kept),
+            kept.var(axis=1, ddof=1).sum() if len(kept) else 0.0,
+            float(len(kept)),
+            float(len(x) - len(kept)),
+        ]
+    )
+    if not len(kept):
+        return logits, {name: np.zeros(0) for name in (*AVERAGED, *SPREAD)}
+    (statistics,) = softmax.row_statistics(kept, [1.0], spectral=False)
+    rows: dict[str, Any] = {name: getattr(statistics, name) for name in AVERAGED}
+    rows["frobenius"] = statistics.frobenius
+    passed = _through_softmax(kept, upstream[finite])
+    rows["gradient_logits"] = np.linalg.norm(passed, axis=1)
+    # Beyond scalars the way back from the logits to q is not a product with the keys.
+    back = np.zeros(len(kept)) if multiplier is None else _norms(applied.k, passed)
+    rows["gradient_query"] = abs(multiplier or 0.0) * back
+    rows["gradient_w_q"] = rows["gradient_query"] * inputs[finite]
+    return logits, rows
+
+
+def _through_softmax(x: NDArray[np.float64], g: NDArray[np.float64]) -> NDArray[np.float64]:
+    """J g for every row, as p ∘ (h − p·h) with h = g − g_top, top being its largest logit.
+
+    J maps constants to 0, so g may be counted from its entry at the top logit; then a nearly
+    one-hot row has no difference of nearly equal numbers in it.
+    """
+    top = x.argmax(axis=1)[:, None]
+    p = np.exp(x - np.take_along_axis(x, top, axis=1))
+    p /= p.sum(axis=1, keepdims=True)
+    h = g - np.take_along_axis(g, top, axis=1)
+    return np.asarray(p * (h - (p * h).sum(axis=1, keepdims=True)))
+
+
+def _norms(k: NDArray[Any], passed: NDArray[np.float64]) -> NDArray[np.float64]:
+    """‖Kᵀ w‖ for every row w: the gradient with respect to the query, up to the multiplier."""
+    return np.asarray(np.linalg.norm(passed @ np.asarray(k, np.float64).T, axis=1))

@@ -1,0 +1,1 @@
+"""One attention layer trained from scratch: task, gradients, optimisers, trials and their store."""

@@ -1,0 +1,209 @@
+"""Loss curves → numbers: what is taken from a trial, and what seeds say together.
+
+Error bars come from the spread between seeds, Student's t with seeds − 1 degrees of freedom. Trials
+of one seed share initial weights and sequences: differences are taken seed by seed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from sdpa_check import estimates
+from sdpa_check.engine import Replicates
+from sdpa_check.errors import InputError
+from sdpa_check.training import trial as trials_
+from sdpa_check.training.trial import Curve, Trial
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+    from sdpa_check.engine import Sums
+    from sdpa_check.records import Estimate
+
+LAST: Final = 0.1
+"""The final loss is the mean over this part of the steps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """One number of a trial.
+
+    Attributes:
+        name: of the quantity.
+        formula: what it is, in one line.
+        unit: of the number.
+        of: trial, curve → the number; ∞ where there is none.
+        missing: what a trial did that has none.
+    """
+
+    name: str
+    formula: str
+    unit: str
+    of: Callable[[Trial, Curve], float]
+    missing: str
+
+
+def _final(loss: tuple[float, ...]) -> float:
+    points = max(1, round(LAST * len(loss)))
+    return math.fsum(loss[-points:]) / points
+
+
+def half_steps(trial: Trial, curve: Curve) -> float:
+    """The step at which the prediction loss first falls to ½ ln N, ∞ if it never does.
+
+    The curve is taken as linear between the middles of its windows.
+    """
+    bound = math.log(trial.task.keys) / 2
+    edges = trials_.windows(trial.steps)
+    middles = (edges[:-1] + edges[1:] - 1) / 2
+    for i, loss in enumerate(curve.prediction):
+        if loss > bound:
+            continue
+        if i == 0:
+            return float(middles[0])
+        before = curve.prediction[i - 1]
+        share = (before - bound) / (before - loss) if math.isfinite(before) else 1.0
+        return float(middles[i - 1] + share * (middles[i] - middles[i - 1]))
+    return math.inf
+
+
+MEASURES: Final = {
+    measure.name: measure
+    for measure in (
+        Measure(
+            name="train.final_loss",
+            formula="mean prediction loss over the last tenth of the steps",
+            unit="nats",
+            of=lambda _, curve: _final(curve.prediction),
+            missing="diverged",
+        ),
+        Measure(
+            name="train.final_row_loss",
+            formula="mean −ln p of the target key over the last tenth of the steps",
+            unit="nats",
+            of=lambda _, curve: _final(curve.row),
+            missing="diverged",
+        ),
+        Measure(
+            name="train.half_steps",
+            formula="steps until the prediction loss has fallen to ½ ln N",
+            unit="steps",
+            of=half_steps,
+            missing="never got there",
+        ),
+    )
+}
+"""The numbers of a trial, by name."""
+
+
+class Setting(NamedTuple):
+    """What tells trials apart beside their seed."""
+
+    dk: int
+    scale: str
+    lr: float
+    warmup: int
+
+
+class Results:
+    """The curves of all trials, by setting and seed."""
+
+    def __init__(self, curves: Mapping[Trial, Curve]) -> None:
+        self._of: dict[Setting, dict[int, tuple[Trial, Curve]]] = defaultdict(dict)
+        for trial, curve in curves.items():
+            setting = Setting(trial.task.dk, trial.scale, trial.lr, trial.warmup)
+            self._of[setting][trial.seed] = (trial, curve)
+
+    @property
+    def settings(self) -> list[Setting]:
+        """All settings, in the order of the trials."""
+        return list(self._of)
+
+    def curves(self, setting: Setting) -> NDArray[np.float64]:
+        """The prediction losses of a setting, shape (seeds, points)."""
+        return np.array([curve.prediction for _, curve in self._of[setting].values()])
+
+    def values(self, name: str, setting: Setting) -> NDArray[np.float64]:
+        """A number of `MEASURES` for every seed of a setting."""
+        of = MEASURES[name].of
+        return np.array([of(trial, curve) for trial, curve in self._of[setting].values()])
+
+    def estimate(self, name: str, setting: Setting) -> Estimate:
+        """Its mean over the seeds."""
+        return self._mean(name, self.values(name, setting), setting)
+
+    def difference(self, name: str, setting: Setting, other: Setting) -> Estimate:
+        """The mean of its differences setting − other, seed by seed."""
+        with np.errstate(invalid="ignore"):  # ∞ − ∞
+            pairs = self.values(name, setting) - self.values(name, other)
+        return self._mean(name, pairs, setting)
+
+    def _mean(self, name: str, values: NDArray[np.float64], setting: Setting) -> Estimate:
+        (trial, _), *_ = self._of[setting].values()
+        samples = len(values) * trial.task.keys * max(1, round(LAST * trial.steps))
+        lost = int((~np.isfinite(values)).sum())
+        if lost:
+            reason = f"not available ({lost} of {len(values)} seeds {MEASURES[name].missing})"
+            return estimates.bare(math.inf, len(values), samples, reason)
+        seeds = Replicates({"value": values}, len(values))
+        return estimates.function_of_means(seeds, lambda m: m["value"], samples=samples)
+
+    def best_lr(self, dk: int, scale: str, warmup: int) -> float:
+        """The rate of the least final loss, mean over seeds; the smaller one where two are equal.
+
+        It is chosen on the seeds that its loss is then reported of. That flatters every choice by a
+        fraction of the standard error.
+
+        Raises:
+            InputError: where no trial has this d_k, scaling and warmup.
+        """
+        mine = [s for s in self._of if (s.dk, s.scale, s.warmup) == (dk, scale, warmup)]
+        if not mine:
+            raise InputError("setting", (dk, scale, warmup), "one that was trained")
+        means = {s.lr: float(self.values("train.final_loss", s).mean()) for s in mine}
+        return min(sorted(means), key=means.__getitem__)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainWork:
+    """Trials of one task as blocks of the engine: block i is seed i of every setting.
+
+    Sums of a block: every number of `MEASURES` by its name, one per trial. As all trials of a block
+    share their draws, a difference of two entries is paired, and its error is that of the pairs.
+
+    Attributes:
+        trials: seed 0 of every setting; task, steps and optimiser are the same in all.
+    """
+
+    trials: tuple[Trial, ...]
+
+    @property
+    def experiment(self) -> str:
+        """The text of the task: blocks draw what the trials of `train` draw."""
+        return self.trials[0].task.experiment
+
+    @property
+    def size(self) -> int:
+        """Queries that a trial of a block answers in what its final loss is taken from."""
+        return self.trials[0].task.keys * max(1, round(LAST * self.trials[0].steps))
+
+    @property
+    def cost(self) -> float:
+        """Elementary operations of a block, roughly."""
+        task, steps = self.trials[0].task, self.trials[0].steps
+        products = task.keys * (6 * task.dmodel * task.dk + 3 * task.keys * (task.dk + task.keys))
+        return float(len(self.trials) * steps * products)
+
+    def block(self, generator: np.random.Generator) -> Sums:
+        """Train every trial and return its numbers."""
+        curves = trials_.curves(self.trials, generator)
+        pairs = list(zip(self.trials, curves, strict=True))
+        return {name: np.array([m.of(*pair) for pair in pairs]) for name, m in MEASURES.items()}
+

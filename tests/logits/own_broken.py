@@ -1,0 +1,3 @@
+"""A module of a user that cannot be imported."""
+
+raise RuntimeError("no licence")
