@@ -26,8 +26,13 @@ if TYPE_CHECKING:
         Row,
         Run,
     )
+    from sdpa_check.studies.compare import compare
+    from sdpa_check.studies.gradient import gradient
+    from sdpa_check.studies.ledger import ledger
     from sdpa_check.studies.saturation import saturation
     from sdpa_check.studies.variance import variance
+    from sdpa_check.studies.verify import verify
+    from sdpa_check.tails import diagnose
 
 __version__ = "0.1.0"
 
@@ -41,8 +46,13 @@ __all__ = [
     "Row",
     "Run",
     "__version__",
+    "compare",
+    "diagnose",
+    "gradient",
+    "ledger",
     "saturation",
     "variance",
+    "verify",
 ]
 
 _HOMES = {
@@ -50,8 +60,13 @@ _HOMES = {
         ("Component", "Design", "Estimate", "Fault", "Outcome", "Prediction", "Row", "Run"),
         "sdpa_check.records",
     ),
+    "compare": "sdpa_check.studies.compare",
+    "diagnose": "sdpa_check.tails",
+    "gradient": "sdpa_check.studies.gradient",
+    "ledger": "sdpa_check.studies.ledger",
     "saturation": "sdpa_check.studies.saturation",
     "variance": "sdpa_check.studies.variance",
+    "verify": "sdpa_check.studies.verify",
 }
 
 

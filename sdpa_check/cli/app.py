@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 import sdpa_check
+from sdpa_check.cli import account, measure
 from sdpa_check.cli import claims as claims_
 from sdpa_check.cli import compare as compare_
-from sdpa_check.cli import measure
 from sdpa_check.cli import verify as verify_
 from sdpa_check.verdict import EXIT_USAGE
 
@@ -54,6 +54,8 @@ def main(
 for name, command, summary in (
     ("variance", measure.variance, "Moments and quantiles of q·k, over a sweep of d_k."),
     ("saturation", measure.saturation, "Entropy and Jacobian norms of softmax rows, by scaling."),
+    ("gradient", account.gradient, "What goes back through the softmax, per scaling."),
+    ("ledger", account.ledger, "The variance account of attention changes."),
     ("compare", compare_.compare, "Which numbers of two saved runs moved."),
     ("verify", verify_.verify, "Judge the claims of a document, the built-in ones or your own."),
 ):

@@ -173,9 +173,14 @@ def _spread_band(case: Case, prediction: Prediction, tolerance: float) -> float:
 
 
 def _entropy_band(case: Case, prediction: Prediction, tolerance: float) -> float:
-    """`tolerance` times the distance from the nearer of 0 and ln m."""
+    """Twice `tolerance` times the distance from the nearer of 0 and ln m: an account, no census."""
     value, top = prediction.value or 0.0, math.log(case.design.keys or 2)
-    return tolerance * min(value, top - value)
+    return 2 * tolerance * min(value, top - value)
+
+
+def _norm_band(case: Case, prediction: Prediction, tolerance: float) -> float:
+    """Twice `tolerance`, relative."""
+    return relative(case, prediction, 2 * tolerance)
 
 
 def _quantity(
@@ -257,6 +262,7 @@ QUANTITIES = (
         "‖J‖_F",
         _norm("frobenius"),
         _predicted("frobenius_rms", "rms"),
+        _norm_band,
         statistic="rms",
         lead=False,
     ),
@@ -265,6 +271,7 @@ QUANTITIES = (
         "‖∂L/∂s‖ = ‖J g‖, g = ∂L/∂p of independent N(0, 1) entries",
         _norm("gradient_logits"),
         _predicted("frobenius_rms", "rms"),
+        _norm_band,
         statistic="rms",
         lead=False,
     ),
@@ -273,6 +280,7 @@ QUANTITIES = (
         "‖∂L/∂q‖ = |c| ‖Kᵀ J g‖",
         _norm("gradient_query"),
         _predicted("gradient_query_rms", "rms"),
+        _norm_band,
         statistic="rms",
         lead=False,
     ),

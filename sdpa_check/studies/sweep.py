@@ -12,6 +12,7 @@ from sdpa_check.report.figures import Series, values
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sdpa_check.checks import Settings
     from sdpa_check.experiment import Samples
     from sdpa_check.inputs import Inputs
     from sdpa_check.quantities import Case
@@ -22,8 +23,12 @@ def sweep(
     inputs: Inputs, cases: Sequence[tuple[str, Case]], samples: int
 ) -> tuple[list[Row], Samples]:
     """Run checks for a figure, at a fixed sample size per design and without progress."""
-    settings = dataclasses.replace(inputs.settings, samples=samples, progress=None)
-    return experiment.run(checks_of(cases), settings)
+    return experiment.run(checks_of(cases), fixed(inputs, samples))
+
+
+def fixed(inputs: Inputs, samples: int) -> Settings:
+    """The settings of a run, for a figure: a sample size per design, and no progress."""
+    return dataclasses.replace(inputs.settings, samples=samples, progress=None)
 
 
 def series(label: str, rows: Sequence[Row], x: str) -> list[Series]:

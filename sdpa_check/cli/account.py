@@ -1,0 +1,117 @@
+"""`ledger` and `gradient`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sdpa_check.cli import options, output
+from sdpa_check.cli.measure import api_options
+from sdpa_check.cli.options import Dk, Keys, Law, Output, Sampling, Scale, with_options
+
+if TYPE_CHECKING:
+    from sdpa_check.inputs import Options
+    from sdpa_check.report.figures import Figure
+    from sdpa_check.studies.study import Study
+
+
+@with_options
+def ledger(
+    pipeline: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--pipeline",
+            metavar="STEPS",
+            help="Steps from q and k to logits, with bars between them. Repeatable; default: a "
+            "list of common changes.",
+        ),
+    ] = None,
+    transform: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--transform",
+            metavar="MODULE:FUNCTION",
+            help="A function of your own on the logits, after scale:sqrt. Repeatable.",
+        ),
+    ] = None,
+    sort: Annotated[
+        str,
+        typer.Option(metavar="BY", help="none, std, entropy, frobenius or burstiness."),
+    ] = "none",
+    dk: Dk = ["64"],  # noqa: B006
+    keys: Keys = ["64"],  # noqa: B006
+    *,
+    law: Law,
+    sampling: Sampling,
+    out: Output,
+) -> None:
+    """The variance account of attention changes: logit mean and std, entropy, Jacobian, bursts.
+
+    Steps: scale, scale_q, scale_qk, temperature, qk_norm, rope, softcap, alibi, logn, yarn,
+    additive, proj, dtype, user, user_q, user_k.
+
+    For example:
+
+      sdpa-check ledger --sort std
+
+      sdpa-check ledger --pipeline "qk_norm:rms | rope | scale:sqrt | softcap:50"
+    """
+
+    def compute(progress: Options) -> Study:
+        from sdpa_check.studies import ledger as command
+
+        sys.path.insert(0, "")  # a user's module stands in the working directory
+        own = [f"scale:sqrt | user:{name}" for name in transform or []]
+        return command.study(
+            [*(pipeline or []), *own] or command.CHANGES,
+            options.integers("--dk", dk),
+            options.integers("--keys", keys),
+            sort,
+            api_options(law, sampling) | progress,
+        )
+
+    def figures(study: Study) -> dict[str, Figure]:
+        from sdpa_check.studies.pipeline_figures import ledger_figures
+
+        return ledger_figures(study)
+
+    output.report("ledger", out, compute, figures)
+
+
+@with_options
+def gradient(
+    dk: Dk = ["64"],  # noqa: B006
+    keys: Keys = ["64"],  # noqa: B006
+    scale: Scale = ["all"],  # noqa: B006
+    *,
+    law: Law,
+    sampling: Sampling,
+    out: Output,
+) -> None:
+    """What goes back through the softmax: RMS, median, quantiles and bursts, per scaling.
+
+    For example:
+
+      sdpa-check gradient
+
+      sdpa-check gradient --dk 16,64,256,1024 --keys 16 --scale none,sqrt
+    """
+
+    def compute(progress: Options) -> Study:
+        from sdpa_check.studies import gradient as command
+
+        return command.study(
+            options.integers("--dk", dk),
+            options.integers("--keys", keys),
+            options.words(scale),
+            api_options(law, sampling) | progress,
+        )
+
+    def figures(study: Study) -> dict[str, Figure]:
+        from sdpa_check.studies.pipeline_figures import gradient_figures
+
+        return gradient_figures(study)
+
+    output.report("gradient", out, compute, figures)
