@@ -123,7 +123,7 @@ class TailReport:
     `variance` divides by n − 1, `skewness` and `excess_kurtosis` are m₃/m₂^(3/2) and m₄/m₂² − 3
     with divisor n, None where not trusted or where all data are equal. `hill` goes from few order
     statistics to many, `pareto` is None where fewer than 10 data exceed the threshold, `growth`
-    below 256 data or where sub-samples do not vary. `blocks` counts the slices along the block axis.
+    below 256 data or where sub-samples do not vary. `blocks` counts the independent slices.
     """
 
     n: int

@@ -77,10 +77,8 @@ def test_the_example_is_the_article_of_the_configs():
         assert EXAMPLE.strip() in article.read_text(encoding="utf-8")
 
 
-def test_the_example_is_judged_as_the_page_says():
-    """False alarm: 1e-6 for all verdicts together."""
-    path = Path("article.toml")
-    claims = registry.parse(EXAMPLE, str(path))
+def test_the_example_has_six_claims():
+    claims = registry.parse(EXAMPLE, "article.toml")
     assert len({claim.id.partition("[")[0] for claim in claims}) == 6
 
 
@@ -98,4 +96,4 @@ def test_one_claim_of_the_example_is_wrong(tmp_path):
         'quantity = "jacobian.frobenius"\nexpected = "refuted"\nright = "it is larger"',
     )
     file.write_text(quoted, encoding="utf-8")
-    assert verify(file, samples=200_000, tolerance=0.05).exit_code == 0
+    assert verify(file, select=["gradient"]).exit_code == 0

@@ -87,6 +87,12 @@ def params(claim: Claim) -> dict[str, str]:
     return rows.params({**claim.params, **versus})
 
 
+def shared_params(group: Sequence[Claim]) -> dict[str, str]:
+    """The parameters that all claims of a group have alike."""
+    every = [params(claim) for claim in group]
+    return {k: v for k, v in every[0].items() if all(each.get(k) == v for each in every)}
+
+
 def to_dict(claim: Claim) -> dict[str, Any]:
     """The claim as JSON values, by the names that its fields have in a file; ∞ is ``inf``."""
     fields = {each.name: getattr(claim, each.name) for each in dataclasses.fields(claim)}

@@ -95,9 +95,7 @@ def _entries(claims: Iterable[Claim]) -> Iterator[str]:
 
 def _measured(group: Sequence[Claim]) -> str:
     """The quantity with the parameters that all claims of a group share."""
-    every = [describe.params(claim) for claim in group]
-    shared = {k: v for k, v in every[0].items() if all(each.get(k) == v for each in every)}
-    text = " ".join(f"{key}={value}" for key, value in shared.items())
+    text = rows.assignments(describe.shared_params(group))
     return f"`{group[0].quantity}`{f' {markup.escaped(text)}' if text else ''}"
 
 

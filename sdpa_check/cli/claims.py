@@ -146,7 +146,7 @@ def _chosen(claims: Sequence[Claim], source: str | None, verdict: str | None) ->
     if source is not None and source not in sources:
         raise unknown_name("--source", source, sources)
     if verdict is not None and verdict not in tuple(Outcome):
-        raise unknown_name("--verdict", verdict, tuple(Outcome))
+        raise unknown_name("--verdict", verdict, map(str, Outcome))
     return [
         claim
         for claim in claims
@@ -191,16 +191,19 @@ def _find(claims: Sequence[Claim], wanted: str) -> list[Claim]:
 def _told(group: Sequence[Claim], run: Path | None) -> Iterator[str]:
     """The facts about claims with one statement: what they share, then what differs, by claim."""
     from sdpa_check.claims import describe
-    from sdpa_check.report import listing
+    from sdpa_check.report import listing, rows
 
     facts = [describe.facts(each) | _last(each, run) for each in group]
+    for each in facts:  # those that differ are in the labels of the claims
+        if "params" in each:
+            each["params"] = rows.assignments(describe.shared_params(group)) or "—"
     keys = dict.fromkeys(key for each in facts for key in each)
     shared = {key: facts[0][key] for key in keys if len({each.get(key) for each in facts}) == 1}
     yield from listing.prose(f"{describe.name(group)}: {group[0].statement}", _width())
     yield ""
     yield from listing.facts({key: [text] for key, text in shared.items()}, _width())
     if len(group) > 1:
-        differ = [key for key in keys if key not in {*shared, "params"}]
+        differ = [key for key in keys if key not in shared]
         lines = [
             [describe.label(claim), *(each.get(key, "—") for key in differ)]
             for claim, each in zip(group, facts, strict=True)

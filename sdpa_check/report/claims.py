@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sdpa_check.records import MOVED, THEORY, Outcome
-from sdpa_check.report import rows
+from sdpa_check.report import rows, summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -104,6 +104,11 @@ def _verdict(row: Row) -> str:
         return str(row.verdict) + (" ✓" if row.verdict is not Outcome.CONFIRMED else "")
     judged = row.verdict not in (Outcome.INCONCLUSIVE, Outcome.NOT_RUN)
     return f"{row.verdict}{' ✗' if judged else ''}"
+
+
+def title(run: Run) -> str:
+    """The command and its options; what claims have in common by chance is none of them."""
+    return summary.title(replace(run, rows=()))
 
 
 def outcome_line(run: Run) -> str:

@@ -60,7 +60,7 @@ def render(run: Run, *, width: int, color: bool) -> str:
     stream = io.StringIO()
     console = terminal.console(stream, max(width, _total(layout.widths)), color=color)
     prose = min(width, terminal.PROSE)
-    terminal.write(console, summary.title(run), prose, style="bold", hang=_GAP)
+    terminal.write(console, claims.title(run), prose, style="bold", hang=_GAP)
     console.print()
     if layout.rows:
         _table(console, layout, width)

@@ -28,7 +28,7 @@ def markdown(run: Run) -> str:
         *_folded(told),
         *_beside(run),
         *(markup.escaped(rows.plain(note)) for note in run.notes),
-        markup.escaped(" ".join(summary.title(run).split())),
+        markup.escaped(" ".join(claims.title(run).split())),
         markup.escaped(summary.sampling_line(run, z=False)),
     ]
     return "\n\n".join(parts) + "\n"

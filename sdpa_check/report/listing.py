@@ -49,7 +49,7 @@ def facts(pairs: Mapping[str, Sequence[str]], width: int) -> Iterator[str]:
     for label, texts in pairs.items():
         for index, text in enumerate(texts):
             head = (label if index == 0 else "").ljust(size) + _GAP
-            yield from _hanging(head, text, " " * (size + 2 * len(_GAP)), width)
+            yield from _hanging(head, text, " " * len(head), width)
 
 
 def _hanging(head: str, text: str, below: str, width: int) -> list[str]:

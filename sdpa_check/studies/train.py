@@ -2,37 +2,76 @@
 
 from __future__ import annotations
 
+import math
+import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
-from sdpa_check import power
-from sdpa_check.inputs import Inputs, Integers, Scales
+import sdpa_check
+from sdpa_check import power, rng, verdict
+from sdpa_check.environment import environment
+from sdpa_check.errors import InputError, unknown_name
+from sdpa_check.inputs import Inputs, Integers, Options, Scales, integers, resolve
 from sdpa_check.quantities.base import multiplier
 from sdpa_check.records import Design, Run
 from sdpa_check.studies.study import Study
+from sdpa_check.studies.train_notes import notes
+from sdpa_check.studies.train_rows import Start, start_rows, training_rows
+from sdpa_check.training import store, trial
 from sdpa_check.training.measures import Results
 from sdpa_check.training.model import NOISE, Task
-from sdpa_check.training.trial import Trial
+from sdpa_check.training.optimisers import RATES, optimiser
+from sdpa_check.training.trial import Curve, Trial
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping
+    from concurrent.futures import Executor
 
     from sdpa_check.logits.scaling import Scaling
 
 WIDTH: Final = 64
-"""d_model, or the largest d_k where that is larger."""
+"""d_model; the largest d_k where that is larger."""
 
-MAX_DK, MAX_KEYS, MAX_STEPS, MAX_SEEDS, MAX_TRIALS = 1024, 4096, 1_000_000, 1000, 20_000
-MIN_KEYS: Final = 16
-"""With fewer keys the first read-out already says more than ln N, see `start_rows`."""
-
-MAX_LR: Final = 1e6
+MAX_DK, MAX_STEPS, MAX_SEEDS, MAX_TRIALS, MAX_LR = 1024, 1_000_000, 1000, 20_000, 1e6
+MIN_KEYS, MAX_KEYS = 16, 4096
 
 _SAVE_EVERY = 2.0  # seconds between two writes of the trials
 
 Rates = float | Sequence[float]
+
+
+class TrainOptions(TypedDict, total=False):
+    """Keyword options of `train`; names and meaning as on the command line.
+
+    Attributes:
+        lr: one learning rate or several; None for six that span the useful ones of the optimiser.
+        warmup: steps of linear warmup, 0 for none; one number or several. Default 0 and 50.
+        seeds: how many times each setting is trained, 2 to 1000. Default 5.
+        steps: steps of a training, each on a new sequence. Default 400.
+        keys: N, the keys of a sequence and the labels to choose from, 16 to 4096. Default 64.
+        optimiser: ``sgd`` or ``adam``.
+        trials: a file for finished trials. What it holds from an earlier run is not trained again.
+        seed: root seed.
+        jobs: threads; None for the cores present.
+        executor: a `concurrent.futures.Executor` to run trials on instead of threads.
+        progress: called as progress(label, trials done, trials in all).
+    """
+
+    lr: Rates | None
+    warmup: Integers
+    seeds: int
+    steps: int
+    keys: int
+    optimiser: str
+    trials: str | Path | None
+    seed: int
+    jobs: int | None
+    executor: Executor | None
+    progress: Callable[[str, int, int], None] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +81,66 @@ class TrainStudy(Study):
     results: Results
 
 
+def train(
+    dk: Integers = (16, 64),
+    scale: Scales = ("none", "sqrt"),
+    **options: Unpack[TrainOptions],
+) -> Run:
+    """Train one attention layer to find the key that matches its query, and compare scalings.
+
+    Every combination of d_k, scaling, learning rate and warmup is trained on every seed, all on the
+    same sequences; `sdpa_check.training.model` describes task and layer. Losses are measured, with
+    95 % intervals over seeds and differences taken seed by seed. Only the losses at the start are
+    judged. The notes answer what is said about training with and without the scale.
+
+    Args:
+        dk: one d_k or several, up to 1024.
+        scale: scaling rules, as for `sdpa_check.saturation`; differences are to the first.
+        options: see `TrainOptions`.
+
+    Raises:
+        InputError: for an input that cannot be used.
+
+    Example:
+        >>> import sdpa_check
+        >>> sdpa_check.train(dk=16, lr=1.0, warmup=0, steps=100).exit_code
+        0
+    """
+    return study(dk, scale, options).run
+
+
+def study(dk: Integers, scale: Scales, options: TrainOptions) -> TrainStudy:
+    """As `train`, with what the figures need beside the run."""
+    started, clock = datetime.now(UTC), time.perf_counter()
+    plan = _plan(dk, scale, options)
+    settings = plan.inputs.settings
+    begun = start_rows(plan.starts(), settings)
+    curves, resumed = _trained(plan, options.get("trials"))
+    results = Results(curves)
+    rows = (*begun, *training_rows(results, plan.common()))
+    outcome, code = verdict.conclude(rows)
+    run = Run(
+        command="train",
+        version=sdpa_check.__version__,
+        outcome=outcome,
+        exit_code=code,
+        design=plan.record(),
+        seed=settings.seed,
+        generator=rng.GENERATOR,
+        rows=rows,
+        notes=tuple(notes(rows, results, plan.tasks[0].keys)),
+        environment={
+            **environment(started, time.perf_counter() - clock),
+            "trials": len(curves),
+            "trials_resumed": resumed,
+        },
+    )
+    return TrainStudy(run, plan.inputs, {}, results)
+
+
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """The inputs of `train`, checked: a trial for every combination of them."""
+    """The inputs of `train`, checked."""
 
     inputs: Inputs
     tasks: tuple[Task, ...]
@@ -55,95 +151,140 @@ class _Plan:
     steps: int
     optimiser: str
 
-    def multiplier(self, task: Task, rule: Scaling) -> float:
-        """What a rule puts before q·k of a task."""
-        return multiplier(rule, Design(dk=task.dk), task.dmodel)
+    def starts(self) -> list[Start]:
+        """The task of every d_k, with the multiplier that each rule puts before q·k."""
+        return [
+            Start(task, {r.name: multiplier(r, Design(dk=task.dk), task.dmodel) for r in self.rules})
+            for task in self.tasks
+        ]
 
     def trials(self) -> list[Trial]:
-        """Every combination, seeds last."""
+        """A trial for every combination of the inputs, seeds last."""
         return [
             Trial(
-                task=task,
-                scale=rule.name,
-                multiplier=self.multiplier(task, rule),
+                task=start.task,
+                scale=scale,
+                multiplier=factor,
                 lr=lr,
                 warmup=warmup,
                 steps=self.steps,
                 optimiser=self.optimiser,
                 seed=seed,
             )
-            for task, rule, warmup, lr, seed in product(
-                self.tasks, self.rules, self.warmups, self.rates, range(self.seeds)
-            )
+            for start in self.starts()
+            for scale, factor in start.multipliers.items()
+            for warmup, lr, seed in product(self.warmups, self.rates, range(self.seeds))
         ]
 
-    def record(self) -> dict[str, Any]:
-        """The inputs as the run's record shows them."""
+    def common(self) -> dict[str, Any]:
+        """The inputs that all trials share."""
         return {
-            "dk": [task.dk for task in self.tasks],
-            "scale": [rule.name for rule in self.rules],
-            "lr": list(self.rates),
-            "warmup": list(self.warmups),
             "optimiser": self.optimiser,
             "seeds": self.seeds,
             "steps": self.steps,
             "keys": self.tasks[0].keys,
             "dmodel": self.tasks[0].dmodel,
+        }
+
+    def record(self) -> dict[str, Any]:
+        """All inputs, as the run's record shows them."""
+        return {
+            "dk": [task.dk for task in self.tasks],
+            "scale": [rule.name for rule in self.rules],
+            "lr": list(self.rates),
+            "warmup": list(self.warmups),
+            **self.common(),
             "noise": NOISE,
             "alpha": power.ALPHA,
         }
 
 
-def train(
-    dk: Integers = (16, 64),
-    scale: Scales = ("none", "sqrt"),
-    lr: Rates | None = None,
-    *,
-    warmup: Integers = (0, 50),
-    seeds: int = 5,
-    steps: int = 400,
-    keys: int = 64,
-    optimiser: str = "sgd",
-    trials: str | Path | None = None,
-    **options: Any,
-) -> Run:
-    """Train one attention layer to find the key that matches its query, and compare scalings.
-
-    Every combination of d_k, scaling, learning rate and warmup is trained on every seed, all on the
-    same sequences. The task and the layer are described in `sdpa_check.training.model`. Losses are
-    measured, with 95 % intervals over seeds and differences taken seed by seed; judged are only the
-    losses at the start, of which theory is exact. The notes answer what is said about training.
-
-    Args:
-        dk: one d_k or several, up to 1024.
-        scale: scaling rules, as for `sdpa_check.saturation`.
-        lr: learning rates; None for five or six that span the useful ones of the optimiser.
-        warmup: steps of linear warmup, 0 for none; one number or several.
-        seeds: how many times each setting is trained, 2 to 1000.
-        steps: steps of a training, each on a new sequence.
-        keys: N, keys of a sequence and labels to choose from, 16 to 4096.
-        optimiser: ``sgd`` or ``adam``.
-        trials: a file for finished trials. What it holds from an earlier run is not trained again.
-        options: of those in `Options` seed, jobs, executor and progress.
+def _plan(dk: Integers, scale: Scales, options: TrainOptions) -> _Plan:
+    """Check the inputs.
 
     Raises:
-        InputError: for an input that cannot be used.
-
-    Example:
-        >>> import sdpa_check
-        >>> run = sdpa_check.train(dk=16, lr=1.0, warmup=0, steps=100)
-        >>> run.exit_code
-        0
+        InputError: for a value that cannot be used or an option that does not exist, naming it.
     """
-    return study(
-        dk,
-        scale,
-        lr,
-        warmup=warmup,
-        seeds=seeds,
-        steps=steps,
-        keys=keys,
-        rule=optimiser,
-        trials=trials,
-        options=options,
-    ).run
+    for name in options:
+        if name not in TrainOptions.__optional_keys__:
+            raise unknown_name("option", name, TrainOptions.__optional_keys__)
+    dks = integers("--dk", dk, 1, MAX_DK)
+    width = max(WIDTH, *dks)
+    keys = _one("--keys", options.get("keys", 64), MIN_KEYS, MAX_KEYS)
+    shared: Options = {"dmodel": width}
+    for name in ("seed", "jobs", "executor", "progress"):
+        if name in options:
+            shared[name] = options[name]
+    inputs = resolve(shared)
+    rule = options.get("optimiser", "sgd")
+    optimiser(rule)
+    plan = _Plan(
+        inputs=inputs,
+        tasks=tuple(Task(dk=d, dmodel=width, keys=keys) for d in dks),
+        rules=inputs.scalings(scale),
+        rates=_rates(options.get("lr"), rule),
+        warmups=integers("--warmup", options.get("warmup", (0, 50)), 0, MAX_STEPS),
+        seeds=_one("--seeds", options.get("seeds", 5), 2, MAX_SEEDS),
+        steps=_one("--steps", options.get("steps", 400), 1, MAX_STEPS),
+        optimiser=rule,
+    )
+    count = len(dks) * len(plan.rules) * len(plan.rates) * len(plan.warmups) * plan.seeds
+    if count > MAX_TRIALS:
+        raise InputError("--seeds", plan.seeds, f"at most {MAX_TRIALS} trials; these are {count}")
+    return plan
+
+
+def _one(where: str, given: int, low: int, high: int) -> int:
+    (number,) = integers(where, (given,), low, high)
+    return number
+
+
+def _rates(given: Rates | None, rule: str) -> tuple[float, ...]:
+    """Learning rates in increasing order."""
+    if given is None:
+        return RATES[rule]
+    listed = list(given) if isinstance(given, Iterable) else [given]
+    if not listed:
+        raise InputError("--lr", given, "at least one learning rate")
+    for rate in listed:
+        if isinstance(rate, bool | str) or not 0 < rate <= MAX_LR:
+            raise InputError("--lr", rate, f"a learning rate > 0, at most {MAX_LR:g}")
+    return tuple(sorted({float(rate) for rate in listed}))
+
+
+def _trained(plan: _Plan, file: str | Path | None) -> tuple[dict[Trial, Curve], int]:
+    """The curve of every trial, and how many of them an earlier run had finished."""
+    settings, trials = plan.inputs.settings, plan.trials()
+    seed, path = settings.seed, None if file is None else Path(file)
+    stored = {} if path is None else store.load(path, seed)
+    wanted = set(trials)
+    known = {each: curve for each, curve in stored.items() if each in wanted}
+    latest: Mapping[Trial, Curve] = known
+    written = time.monotonic()
+
+    def finished(found: Mapping[Trial, Curve]) -> None:
+        nonlocal latest, written
+        latest = found
+        if settings.progress is not None:
+            settings.progress("trials", len(found), len(trials))
+        if path is not None and time.monotonic() - written > _SAVE_EVERY:
+            # What other designs left in the file goes when this one is complete, not before.
+            store.dump(path, stored | found, seed)
+            written = time.monotonic()
+
+    try:
+        curves = trial.run(
+            trials,
+            root_seed=seed,
+            known=known,
+            jobs=settings.jobs,
+            executor=settings.executor,
+            finished=finished,
+        )
+    except BaseException:
+        if path is not None and len(latest) > len(known):
+            store.dump(path, stored | dict(latest), seed)
+        raise
+    if path is not None and len(known) < len(trials):
+        store.dump(path, curves, seed)
+    return curves, len(known)

@@ -267,8 +267,9 @@ def _without_rows(raw: Scores, chain: _Chain, keys: int | None) -> str:
 
 def _gradient(vectors: Vectors, plan: Stages, chain: _Chain, design: Design) -> Prediction:
     """Of pipelines that multiply only: ∂L/∂q = c K w, with every factor of q, k and logits in c."""
-    scalar = not (chain.squash.caps or chain.slope or chain.obstacle or plan.score)
-    if not isinstance(vectors, Drawn) or not scalar:
+    multiplied = not (chain.squash.caps or chain.slope or chain.obstacle)
+    dot = plan.score is None or plan.score.name == "dot"
+    if not (isinstance(vectors, Drawn) and multiplied and dot):
         return absent("∂L/∂q through steps that do more than multiply")
     found = gradient_query_rms(vectors.design, chain.squash.last)
     factor = vectors.design.query.sigma / design.query.sigma

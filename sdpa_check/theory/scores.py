@@ -85,12 +85,12 @@ def scores(vectors: Vectors, step: Step | None) -> Scores:
 
     Args:
         vectors: the state after the last step on q and k.
-        step: ``additive[:inv|unit]``, or None for the dot product.
+        step: ``additive[:inv|unit]``, or ``dot`` or None for the dot product.
 
     Raises:
         InputError: for arguments that cannot be used.
     """
-    if step is not None:
+    if step is not None and step.name == "additive":
         return _additive(vectors, step)
     if isinstance(vectors, Drawn):
         return _drawn(vectors)
@@ -140,20 +140,17 @@ def _drawn_rows(design: Design) -> tuple[NormalRows | None, PredictionKind, str]
 def _projected(vectors: Projected) -> Scores:
     """W is drawn anew for every block, so that averages are over W too."""
     d, product = vectors.dk, (vectors.sigma_q * vectors.sigma_k) ** 2
+    own = 1 - vectors.shared
+    formula = "d σ_q² σ_k²"
     mean = exact(0.0, "E(q·k) = 0 over W_q and W_k")
-    share = 1 / (1 + vectors.common**2)
-    variance = exact(d * product, "Var(q·k) = d σ_q² σ_k² over W, σ² = D·Var(W_ab)")
-    within = exact(d * product, "E Var(q·k | q) = d σ_q² σ_k² over W, σ² = D·Var(W_ab)")
-    if vectors.common:
-        source = "E(q·k) = 0 over W_q and W_k; for one W it is x̄ᵀW_qᵀW_k ȳ, not 0"
-        mean = exact(0.0, source)
-        within = limit(
-            d * product * share,
-            "E Var(q·k | q) = d σ_q² σ_k² (1 − ‖E y‖²/D), D → ∞, where ‖E y‖²/D = γ²/(1+γ²)",
-        )
+    variance = exact(d * product, f"Var(q·k) = {formula} over W, σ² = D·Var(W_ab)")
+    if vectors.shared:
+        mean = exact(0.0, "E(q·k) = 0 over W_q and W_k; for one W it is (W_q E x)·(W_k E y), not 0")
+        formula += " (1 − ‖E y‖²/D)"
+    within = exact(d * product * own, f"E Var(q·k | q) = {formula} over W, σ² = D·Var(W_ab)")
     squares, weights = chi_square_rule(d)
-    shifts = None if vectors.common else np.zeros_like(squares)
-    rows = NormalRows(np.sqrt(product * share * squares), weights, shifts)
+    shifts = None if vectors.shared else np.zeros_like(squares)
+    rows = NormalRows(np.sqrt(product * own * squares), weights, shifts)
     source = "Gaussian q and k of the same variance, the limit for a large width"
     return Scores(mean, variance, within, rows, "limit", source)
 
@@ -220,7 +217,7 @@ def _additive_sigmas(vectors: Vectors) -> tuple[float, float, int, bool] | str:
         return "additive attention after QK-norm"
     if isinstance(vectors, Projected):
         sigmas = vectors.sigma_q, vectors.sigma_k
-        found = (*sigmas, vectors.dk, not vectors.common)
+        found = (*sigmas, vectors.dk, not vectors.shared)
     else:
         q, k = vectors.design.query, vectors.design.key
         if not (_plain(q) and _plain(k)) or dependence(vectors.design)[0] == "qk":

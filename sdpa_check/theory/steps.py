@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _STAGES = {
     **dict.fromkeys(("proj",), 0),
     **dict.fromkeys(("scale_q", "scale_qk", "qk_norm", "rope", "user_q", "user_k"), 1),
-    **dict.fromkeys(("additive",), 2),
+    **dict.fromkeys(("dot", "additive"), 2),
     **dict.fromkeys(("scale", "temperature", "softcap", "alibi", "logn", "yarn", "user"), 3),
 }
 _STAGE_NAMES = ("source", "vectors", "score", "logits")
@@ -33,10 +33,6 @@ _RULES = {
     "sqrt_dmodel": (1.0, 0.0, -0.5),
 }
 """Scaling rules: coefficient, power of d_k, power of d_model."""
-
-_NORMAL_IQR = 1.3489795003921634
-"""Interquartile range of N(0, 1)."""
-
 
 _LARGEST = 1e12
 """Bound on the size of an argument, and on that of the inverse of a positive one, so that chains of
@@ -139,17 +135,12 @@ def row_length(step: Step, design: Design, least: int = 1) -> int:
 
 
 def scale_multiplier(step: Step, design: Design, d_model: int | None) -> float:
-    """The factor of a scaling rule: c = coefficient · d_k^a · d_model^b, or 1.349/IQR(q·k).
+    """The factor of a scaling rule: c = coefficient · d_k^a · d_model^b.
 
     Raises:
-        InputError: an unknown rule, a multiplier that is not positive, a missing d_model, or no
-            exact law of q·k for ``iqr``.
+        InputError: an unknown rule, a multiplier that is not positive, or a missing d_model.
     """
     (rule,) = arguments(step, 1)
-    if rule == "iqr":
-        from sdpa_check.theory.law import DotLaw
-
-        return _NORMAL_IQR / DotLaw(design).iqr()
     if rule.startswith("pow:"):
         power = number(step, rule.removeprefix("pow:"))
         if abs(power) > _LARGEST_POWER:
@@ -158,7 +149,7 @@ def scale_multiplier(step: Step, design: Design, d_model: int | None) -> float:
         return math.pow(design.dk, power)
     if rule not in _RULES:
         if rule.isidentifier() and rule not in {"inf", "infinity", "nan"}:
-            raise unknown_name(f"pipeline: {step.name}", rule, (*_RULES, "iqr", "pow:a"))
+            raise unknown_name(f"pipeline: {step.name}", rule, (*_RULES, "pow:a"))
         return number(step, rule, above=0.0)
     coefficient, own_power, model_power = _RULES[rule]
     if model_power and (d_model is None or d_model < 1):

@@ -13,13 +13,14 @@ by a norm; after a LayerNorm they give a multiple of P = 1 − 11ᵀ/d.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import isfinite, sqrt
+from math import exp, isfinite, lgamma, sqrt
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from sdpa_check.errors import InputError, unknown_name
 from sdpa_check.theory.moments import component_variance, dependence
+from sdpa_check.theory.row_law import SphereRows
 from sdpa_check.theory.steps import arguments, number, row_length, scale_multiplier
 
 if TYPE_CHECKING:
@@ -43,14 +44,14 @@ class Drawn:
 class Projected:
     """q = W_q x, k = W_k y, with x and y layer-normalised rows: ‖x‖² = D exactly.
 
-    Over W, E[qqᵀ] = σ_q² 1 exactly, and the means are 0. `common` is the size γ of the direction
-    that the inputs share before the LayerNorm: for D → ∞ it carries γ²/(1 + γ²) of ‖y‖².
+    Over W, E[qqᵀ] = σ_q² 1 exactly, and the means are 0. `shared` is ‖E y‖²/D, the part of an input
+    that all inputs share.
     """
 
     dk: int
     sigma_q: float
     sigma_k: float
-    common: float = 0.0
+    shared: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,8 @@ def source(step: Step | None, design: Design, d_model: int | None) -> Vectors:
 
     ``proj:init[,width[,common]]``: σ² = D·(variance of an entry of W) is, with D the width, for
     ``xavier`` 2D/(D+d), ``kaiming`` 2, ``torch_linear`` ⅓, ``packed`` ½, ``orthogonal`` (D ≥ d) 1
-    and ``normal=s`` D s².
+    and ``normal=s`` D s². The inputs are LN(z + common·u), z normal and u a fixed vector of length
+    √D that sums to 0.
 
     Raises:
         InputError: for arguments that cannot be used.
@@ -112,9 +114,9 @@ def source(step: Step | None, design: Design, d_model: int | None) -> Vectors:
     if step is None:
         return Drawn(design)
     init, *rest = arguments(step, 1, 3)
-    width = float(d_model or DEFAULT_WIDTH)
-    if rest:
-        width = number(step, rest[0], least=2.0)
+    width = number(step, rest[0], least=2.0) if rest else float(d_model or DEFAULT_WIDTH)
+    if not width.is_integer() or width < 2:
+        raise InputError("pipeline", str(step), "an integer width of at least 2")
     common = number(step, rest[1]) if len(rest) > 1 else 0.0
     name, _, text = init.partition("=")
     if name == "normal":
@@ -127,7 +129,28 @@ def source(step: Step | None, design: Design, d_model: int | None) -> Vectors:
         raise unknown_name("pipeline: proj", init, _INITS)
     if init == "orthogonal" and width < design.dk:
         raise InputError("pipeline", str(step), f"a width of at least d_k = {design.dk}")
-    return Projected(design.dk, sqrt(variance), sqrt(variance), common)
+    shared = shared_part(int(width), common)
+    return Projected(design.dk, sqrt(variance), sqrt(variance), shared)
+
+
+def shared_part(width: int, common: float) -> float:
+    """‖E y‖²/D of y = LN(z + γu), z normal, u of length √D that sums to 0; γ²/(1+γ²) for D → ∞.
+
+    y/√D is the direction of a normal vector in n = D−1 dimensions with the mean λ = γ√D along u.
+    Its cosine with u has the mean (λ/√2) Γ((n+1)/2)/Γ(n/2+1) ₁F₁(½; n/2+1; −λ²/2) (projected
+    normal law), where ₁F₁ = E exp(−λ²s²/2), s a component of a uniform direction in n+2 dimensions.
+
+    Args:
+        width: D, at least 2.
+        common: γ.
+    """
+    if common == 0:
+        return 0.0
+    n, size = width - 1, abs(common) * sqrt(width)
+    ((_, s, weights),) = SphereRows(1.0, n + 2).branches(1 / size)
+    kummer = float(weights @ np.exp(-0.5 * (size * s) ** 2))
+    gammas = lgamma((n + 1) / 2) - lgamma(n / 2 + 1)
+    return (size / sqrt(2) * exp(gammas) * kummer) ** 2
 
 
 def apply(vectors: Vectors, step: Step, design: Design, d_model: int | None) -> Vectors:
@@ -182,7 +205,7 @@ def _normalised(vectors: Vectors, step: Step, d: int) -> Vectors:
     if isinstance(vectors, Drawn):
         return _normalised_drawn(vectors, radius, centred=centred)
     if isinstance(vectors, Projected):
-        if vectors.common:
+        if vectors.shared:
             return Unknown("QK-norm of projected inputs with a common direction")
         return Normalised(d, radius, radius, centred, uniform=False, normal_limit=True)
     if isinstance(vectors, Normalised):
@@ -232,7 +255,7 @@ def _rotated(vectors: Vectors, step: Step, design: Design) -> Vectors:
         if dependence(vectors.design)[0] != "none" or any(law.mean for law in laws):
             return Unknown("rotation of vectors with a mean or correlated components")
         return replace(vectors, rotated=True)
-    if isinstance(vectors, Projected) and vectors.common:
+    if isinstance(vectors, Projected) and vectors.shared:
         return Unknown("rotation of projected inputs with a common direction")
     if isinstance(vectors, Normalised) and vectors.centred:
         if vectors.cosine_square != 1:

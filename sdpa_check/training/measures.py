@@ -206,4 +206,3 @@ class TrainWork:
         curves = trials_.curves(self.trials, generator)
         pairs = list(zip(self.trials, curves, strict=True))
         return {name: np.array([m.of(*pair) for pair in pairs]) for name, m in MEASURES.items()}
-

@@ -90,7 +90,9 @@ def _estimates(work: StartWork, found: Replicates) -> list[dict[str, Estimate]]:
     per_replicate = found.blocks // found.count
 
     def mean(name: str, index: int) -> Estimate:
-        return function_of_means(found, lambda m: m[name][:, index] / per_replicate, samples=samples)
+        return function_of_means(
+            found, lambda m: m[name][:, index] / per_replicate, samples=samples
+        )
 
     return [
         {name: mean(name, index) for name in found.sums} for index in range(len(work.multipliers))

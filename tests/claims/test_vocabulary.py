@@ -58,7 +58,7 @@ def test_it_is_said_where_the_number_comes_from(name, text):
 
 def test_parameters_are_those_of_the_draws_and_its_own():
     params = vocabulary.to_dict(quantity("softmax.entropy"))["params"]
-    assert list(params)[0] == "dk"
+    assert next(iter(params)) == "dk"
     assert {"keys", "scale", "sigma"} <= set(params)
     assert set(vocabulary.to_dict(quantity("softmax.weights"))["params"]) == {
         "logits",

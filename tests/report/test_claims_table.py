@@ -18,7 +18,7 @@ def rendered(run, width, *, color=False):
 def test_one_line_per_claim_at_100_columns(judged):
     assert rendered(judged, 100) == (
         """\
-verify  distribution=t standardize=no
+verify  dk=8,64 distribution=t standardize=no
 
 id            claim                             stated  measured            verdict
 ─────────────────────────────────────────────────────────────────────────────────────
@@ -48,7 +48,7 @@ refuted, as expected
 def test_statements_stand_above_their_numbers_at_60_columns(judged):
     assert rendered(judged, 60).partition("\n\n✓")[0] == (
         """\
-verify  distribution=t standardize=no
+verify  dk=8,64 distribution=t standardize=no
 
            stated  measured            verdict
 ────────────────────────────────────────────────

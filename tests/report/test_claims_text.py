@@ -40,7 +40,7 @@ baseline: 1 of 1 numbers are where the earlier run had them
 
 A note.
 
-verify distribution=t standardize=no
+verify dk=8,64 distribution=t standardize=no
 
 ± is one standard error (64 independent blocks, 1,048,576 samples); seed 7, PCG64DXSM
 """  # noqa: E501 - a table in Markdown has one line per row
