@@ -10,6 +10,7 @@ import sdpa_check
 from sdpa_check.cli import account, measure
 from sdpa_check.cli import claims as claims_
 from sdpa_check.cli import compare as compare_
+from sdpa_check.cli import train as train_
 from sdpa_check.cli import verify as verify_
 from sdpa_check.verdict import EXIT_USAGE
 
@@ -56,6 +57,7 @@ for name, command, summary in (
     ("saturation", measure.saturation, "Entropy and Jacobian norms of softmax rows, by scaling."),
     ("gradient", account.gradient, "What goes back through the softmax, per scaling."),
     ("ledger", account.ledger, "The variance account of attention changes."),
+    ("train", train_.train, "One attention layer from scratch, by scaling and learning rate."),
     ("compare", compare_.compare, "Which numbers of two saved runs moved."),
     ("verify", verify_.verify, "Judge the claims of a document, the built-in ones or your own."),
 ):

@@ -194,9 +194,11 @@ def _told(group: Sequence[Claim], run: Path | None) -> Iterator[str]:
     from sdpa_check.report import listing, rows
 
     facts = [describe.facts(each) | _last(each, run) for each in group]
-    for each in facts:  # those that differ are in the labels of the claims
-        if "params" in each:
-            each["params"] = rows.assignments(describe.shared_params(group)) or "—"
+    params = rows.assignments(describe.shared_params(group))
+    for each in facts:  # parameters that differ are in the labels of the claims
+        each.pop("params", None)
+    if params:
+        facts = [_behind(each, "quantity", {"params": params}) for each in facts]
     keys = dict.fromkeys(key for each in facts for key in each)
     shared = {key: facts[0][key] for key in keys if len({each.get(key) for each in facts}) == 1}
     yield from listing.prose(f"{describe.name(group)}: {group[0].statement}", _width())
@@ -210,6 +212,14 @@ def _told(group: Sequence[Claim], run: Path | None) -> Iterator[str]:
         ]
         yield ""
         yield from listing.columns([["", *differ], *lines], _width())
+
+
+def _behind(facts: dict[str, str], key: str, more: dict[str, str]) -> dict[str, str]:
+    """The facts with more of them behind one."""
+    found: dict[str, str] = {}
+    for name, text in facts.items():
+        found |= {name: text} | (more if name == key else {})
+    return found
 
 
 def _last(claim: Claim, path: Path | None) -> dict[str, str]:

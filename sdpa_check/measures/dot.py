@@ -70,10 +70,11 @@ class DotWork:
         """(r, groups): the tile is `groups` squares of r × r pairs, no two of which share a vector.
 
         Up to r ≈ 2d pairs that share vectors are worth as much as independent ones for the fourth
-        moment; larger squares would spend scores without gaining precision. Under heavy tails the
-        vectors differ more from each other, and smaller squares bring in more of them.
+        moment, d being the effective dimension; larger squares would spend scores without gaining
+        precision. Under heavy tails the vectors differ more from each other, and smaller squares
+        bring in more of them.
         """
-        wanted = max(8, 1 << (2 * self.design.dk - 1).bit_length())
+        wanted = max(8, 1 << (2 * effective_dimension(self.design) - 1).bit_length())
         side = min(self.vectors, wanted, 64 if _heavy(self.design) else 256)
         return side, max(1, min(self.vectors // side, _TILE_SCORES // (side * side)))
 
@@ -123,19 +124,38 @@ class DotWork:
 def block_vectors(design: Design, pairs: int | None = None) -> int:
     """How many queries (and as many keys) a block holds, a power of two.
 
-    The variance of a block's Σs² is about (4/n)/d + 2/n² of its square, so n·d is held near 2^16
-    where Gram matrices are used; elsewhere n = 256 balances drawing against multiplying. With
+    The variance of a block's Σs² is about (4/n)/d + 2/n² of its square, d being the effective
+    dimension, so n·d is held near 2^16 where Gram matrices are used; elsewhere n = 256 balances drawing against multiplying. With
     `pairs`, the wanted number of pairs in a block, the block is no larger than that.
     """
     n = 256
     if _by_gram(design):
-        n = max((1 << 16) // design.dk, 1024)
+        n = max((1 << 16) // effective_dimension(design), 1024)
+        n = min(n, max(1024, (1 << 19) // design.dk))
     elif _heavy(design):
         n = max(256, min(1024, (1 << 18) // design.dk))
     n = 1 << (n.bit_length() - 1)
     if pairs is not None:
         n = min(n, 1 << max(1, math.isqrt(pairs).bit_length() - 1))
     return n
+
+
+def effective_dimension(design: Design) -> int:
+    """How many independent components would make q·k vary as much: (tr R²)²/tr R⁴, rounded.
+
+    R is the correlation matrix of a vector. Equicorrelated: from its two eigenvalues. AR(1), with
+    r = ρ² and d → ∞: d (1 + r)²(1 − r)/(1 + 9r + 9r² + r³), from ∫f² and ∫f⁴ over the spectral
+    density f.
+    """
+    corr, d = parse_dependence(design.corr), design.dk
+    rho, found = corr.rho, float(d)
+    if corr.kind == "equi":
+        large, small = 1 + (d - 1) * rho, 1 - rho
+        found = (large**2 + (d - 1) * small**2) ** 2 / (large**4 + (d - 1) * small**4)
+    if corr.kind == "ar1":
+        r = rho**2
+        found = d * (1 + r) ** 2 * (1 - r) / (1 + 9 * r + 9 * r**2 + r**3)
+    return max(1, min(d, round(found)))
 
 
 def _heavy(design: Design) -> bool:

@@ -19,10 +19,11 @@ from sdpa_check.measures.rows import row_length
 from sdpa_check.records import Fault
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from sdpa_check.engine import Sums
-    from sdpa_check.logits.pipeline import Applied
     from sdpa_check.records import Design
 
 LOGITS = ("count", "sum", "square", "within", "rows", "overflow")
@@ -38,8 +39,13 @@ SPREAD = ("frobenius", "gradient_logits", "gradient_query", "gradient_w_q")
 norms of ∂L/∂s, ∂L/∂q and ∂L/∂W_Q for a gradient ∂L/∂p of independent N(0, 1) entries.
 """
 
+_ADDITIVE = parse("additive")
+"""The one pipeline that runs in float32 where q and k are drawn in it: tanh takes half the time
+there, and no such score can overflow; of others float64 alone tells a true overflow.
+"""
+
 _GROUP_SCORES = 1 << 17
-_BLOCK_SCORES = 1 << 16
+_BLOCK_SCORES = 1 << 15
 
 
 @lru_cache(maxsize=1024)
@@ -76,12 +82,12 @@ class PipelineWork:
         rows: int | None,
         fault: Fault,
     ) -> PipelineWork:
-        """Blocks of about 2^16 scores, of at most about `rows` rows if that is given.
+        """Blocks of about 2^15 scores, of at most about `rows` rows if that is given.
 
         A score that draws weights of its own draws them for a group: more and smaller groups then.
         """
         keys = row_length(design)
-        queries = min(16 if "additive" in pipeline else 128, max(4, _GROUP_SCORES // keys))
+        queries = min(64 if "additive" in pipeline else 128, max(4, _GROUP_SCORES // keys))
         groups = max(1, min(32, _BLOCK_SCORES // (queries * keys)))
         if rows is not None and rows < queries * groups:
             queries = max(1, min(queries, rows))
@@ -129,45 +135,55 @@ class PipelineWork:
     def _statistics(
         self, generator: np.random.Generator
     ) -> tuple[NDArray[np.float64], dict[str, NDArray[np.float64]]]:
-        """The sums of the logits, and the row statistics."""
-        parts = [self._group(generator) for _ in range(self.groups)]
-        logits = np.sum([part[0] for part in parts], axis=0)
-        names = parts[0][1]
-        return logits, {name: np.concatenate([part[1][name] for part in parts]) for name in names}
+        """The sums of the logits, and the row statistics, of the rows of all groups."""
+        # What the pipeline draws itself comes from a stream apart and leaves the others alone.
+        own = rng.generator(int(generator.integers(2**63)), "pipeline", 0)
+        return _rows([self._group(generator, own) for _ in range(self.groups)])
 
-    def _group(
-        self, generator: np.random.Generator
-    ) -> tuple[NDArray[np.float64], dict[str, NDArray[np.float64]]]:
+    def _group(self, generator: np.random.Generator, own: np.random.Generator) -> _Group:
         """One set of keys with its queries."""
         design, keys = self.design, row_length(self.design)
         context = Context(dk=design.dk, keys=keys, queries=self.queries, d_model=self.d_model)
         q = scores.vectors(generator, design, design.query, self.queries, self.fault)
         k = scores.vectors(generator, design, design.key, keys, self.fault)
-        q, k = q.astype(np.float64), k.astype(np.float64)
         upstream = generator.standard_normal((self.queries, keys))
         inputs = np.sqrt(generator.chisquare(self.d_model or design.dk, self.queries))
-        # What the pipeline draws itself comes from a stream apart and leaves the others alone.
-        own = rng.generator(int(generator.integers(2**63)), "pipeline", 0)
         pipeline = pipeline_of(self.pipeline)
+        if pipeline != _ADDITIVE:
+            q, k = q.astype(np.float64), k.astype(np.float64)
         applied = pipeline.run(own, lambda _: (q, k), context)
-        return _rows(applied, pipeline.multiplier(context), upstream, inputs)
+        logits, k = (np.asarray(x, np.float64) for x in (applied.logits, applied.k))
+        return _Group(logits, k, pipeline.multiplier(context), upstream, inputs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Logits (n, m), the keys k (d, m) they are made from, and what is needed for gradients.
+
+    `multiplier` is the c of logits = c qᵀk, or None; `upstream` is ∂L/∂p (n, m), `inputs` are the
+    norms ‖x‖ (n,) of what W_Q projects.
+    """
+
+    logits: NDArray[np.float64]
+    k: NDArray[np.float64]
+    multiplier: float | None
+    upstream: NDArray[np.float64]
+    inputs: NDArray[np.float64]
 
 
 def _rows(
-    applied: Applied,
-    multiplier: float | None,
-    upstream: NDArray[np.float64],
-    inputs: NDArray[np.float64],
+    groups: Sequence[_Group],
 ) -> tuple[NDArray[np.float64], dict[str, NDArray[np.float64]]]:
-    x = np.asarray(applied.logits, np.float64)
+    """The sums of `LOGITS`, and the statistics of every row without an overflow."""
+    x = np.concatenate([group.logits for group in groups])
     finite = np.isfinite(x).all(axis=1)
-    kept = x[finite]
+    kept = x if finite.all() else x[finite]
     logits = np.array(
         [
             float(kept.size),
             kept.sum(),
             np.vdot(kept, kept),
-            kept.var(axis=1, ddof=1).sum() if len(kept) else 0.0,
+            _within(kept),
             float(len(kept)),
             float(len(x) - len(kept)),
         ]
@@ -177,13 +193,31 @@ def _rows(
     (statistics,) = softmax.row_statistics(kept, [1.0], spectral=False)
     rows: dict[str, Any] = {name: getattr(statistics, name) for name in AVERAGED}
     rows["frobenius"] = statistics.frobenius
-    passed = _through_softmax(kept, upstream[finite])
-    rows["gradient_logits"] = np.linalg.norm(passed, axis=1)
-    # Beyond scalars the way back from the logits to q is not a product with the keys.
-    back = np.zeros(len(kept)) if multiplier is None else _norms(applied.k, passed)
-    rows["gradient_query"] = abs(multiplier or 0.0) * back
-    rows["gradient_w_q"] = rows["gradient_query"] * inputs[finite]
+    upstream = np.concatenate([group.upstream for group in groups])[finite]
+    passed = _through_softmax(kept, upstream)
+    rows["gradient_logits"] = _norms(passed)
+    rows["gradient_query"] = _back(groups, finite, passed)
+    inputs = np.concatenate([group.inputs for group in groups])[finite]
+    rows["gradient_w_q"] = rows["gradient_query"] * inputs
     return logits, rows
+
+
+def _back(
+    groups: Sequence[_Group], finite: NDArray[np.bool_], passed: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """|c| ‖K w‖ for every finite row, w = J g, with the keys of its group.
+
+    It is 0 where the logits are no multiple of q·k: the way back is then no product with the keys.
+    """
+    counts = [int(part.sum()) for part in np.split(finite, len(groups))]
+    parts = np.split(passed, np.cumsum(counts)[:-1])
+    norms = [
+        abs(group.multiplier) * _norms(part @ group.k.T)
+        if group.multiplier is not None
+        else np.zeros(len(part))
+        for group, part in zip(groups, parts, strict=True)
+    ]
+    return np.concatenate(norms)
 
 
 def _through_softmax(x: NDArray[np.float64], g: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -199,6 +233,12 @@ def _through_softmax(x: NDArray[np.float64], g: NDArray[np.float64]) -> NDArray[
     return np.asarray(p * (h - (p * h).sum(axis=1, keepdims=True)))
 
 
-def _norms(k: NDArray[Any], passed: NDArray[np.float64]) -> NDArray[np.float64]:
-    """‖Kᵀ w‖ for every row w: the gradient with respect to the query, up to the multiplier."""
-    return np.asarray(np.linalg.norm(passed @ np.asarray(k, np.float64).T, axis=1))
+def _within(x: NDArray[np.float64]) -> float:
+    """Σ over rows of the sample variance within the row."""
+    centred = x - x.mean(axis=1, keepdims=True)
+    return float(np.vdot(centred, centred)) / (x.shape[1] - 1)
+
+
+def _norms(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The Euclidean norm of every row."""
+    return np.asarray(np.sqrt(np.vecdot(x, x)))

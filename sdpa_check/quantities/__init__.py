@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from sdpa_check.errors import unknown_name
-from sdpa_check.quantities import attention, exact, law, moments, pipeline, rows, sweeps, weights
+from sdpa_check.quantities import (
+    attention,
+    exact,
+    law,
+    moments,
+    pipeline,
+    rows,
+    sweeps,
+    variants,
+    weights,
+)
 from sdpa_check.quantities.base import Case, ExactQuantity, Quantity, Sample, multiplier
 
 __all__ = ["QUANTITIES", "Case", "ExactQuantity", "Quantity", "Sample", "multiplier", "quantity"]
 
 QUANTITIES: dict[str, Quantity | ExactQuantity] = {
     q.name: q
-    for module in (moments, law, sweeps, rows, weights, pipeline, exact, attention)
+    for module in (moments, law, sweeps, rows, weights, pipeline, exact, attention, variants)
     for q in module.QUANTITIES
 }
 """Name → quantity, in the order in which tables show them."""

@@ -93,10 +93,16 @@ def cells(row: Row) -> dict[str, str]:
         "id": rows.plain(row.id),
         "claim": rows.plain(row.claim.statement) if row.claim else every["check"],
         "difference": rows.difference(row.params),
-        "stated": every["predicted"].removesuffix(" (stated)"),
+        "stated": every["predicted"].removesuffix(" (stated)") + _of_list(row),
         "measured": every["measured"],
         "verdict": _verdict(row),
     }
+
+
+def _of_list(row: Row) -> str:
+    """`` (of 4)`` where the document states four numbers, of which the row shows the worst."""
+    listed = row.params.get("stated")
+    return f" (of {len(listed)})" if isinstance(listed, list) else ""
 
 
 def _verdict(row: Row) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -117,7 +116,7 @@ def study(dk: Integers, scale: Scales, options: TrainOptions) -> TrainStudy:
     begun = start_rows(plan.starts(), settings)
     curves, resumed = _trained(plan, options.get("trials"))
     results = Results(curves)
-    rows = (*begun, *training_rows(results, plan.common()))
+    rows = (*begun, *training_rows(results))
     outcome, code = verdict.conclude(rows)
     run = Run(
         command="train",
@@ -154,7 +153,9 @@ class _Plan:
     def starts(self) -> list[Start]:
         """The task of every d_k, with the multiplier that each rule puts before q·k."""
         return [
-            Start(task, {r.name: multiplier(r, Design(dk=task.dk), task.dmodel) for r in self.rules})
+            Start(
+                task, {r.name: multiplier(r, Design(dk=task.dk), task.dmodel) for r in self.rules}
+            )
             for task in self.tasks
         ]
 
@@ -176,16 +177,6 @@ class _Plan:
             for warmup, lr, seed in product(self.warmups, self.rates, range(self.seeds))
         ]
 
-    def common(self) -> dict[str, Any]:
-        """The inputs that all trials share."""
-        return {
-            "optimiser": self.optimiser,
-            "seeds": self.seeds,
-            "steps": self.steps,
-            "keys": self.tasks[0].keys,
-            "dmodel": self.tasks[0].dmodel,
-        }
-
     def record(self) -> dict[str, Any]:
         """All inputs, as the run's record shows them."""
         return {
@@ -193,7 +184,11 @@ class _Plan:
             "scale": [rule.name for rule in self.rules],
             "lr": list(self.rates),
             "warmup": list(self.warmups),
-            **self.common(),
+            "optimiser": self.optimiser,
+            "seeds": self.seeds,
+            "steps": self.steps,
+            "keys": self.tasks[0].keys,
+            "dmodel": self.tasks[0].dmodel,
             "noise": NOISE,
             "alpha": power.ALPHA,
         }
@@ -211,10 +206,13 @@ def _plan(dk: Integers, scale: Scales, options: TrainOptions) -> _Plan:
     dks = integers("--dk", dk, 1, MAX_DK)
     width = max(WIDTH, *dks)
     keys = _one("--keys", options.get("keys", 64), MIN_KEYS, MAX_KEYS)
-    shared: Options = {"dmodel": width}
-    for name in ("seed", "jobs", "executor", "progress"):
-        if name in options:
-            shared[name] = options[name]
+    shared: Options = {
+        "dmodel": width,
+        "seed": options.get("seed", 0),
+        "jobs": options.get("jobs"),
+        "executor": options.get("executor"),
+        "progress": options.get("progress"),
+    }
     inputs = resolve(shared)
     rule = options.get("optimiser", "sgd")
     optimiser(rule)
@@ -269,7 +267,7 @@ def _trained(plan: _Plan, file: str | Path | None) -> tuple[dict[Trial, Curve], 
             settings.progress("trials", len(found), len(trials))
         if path is not None and time.monotonic() - written > _SAVE_EVERY:
             # What other designs left in the file goes when this one is complete, not before.
-            store.dump(path, stored | found, seed)
+            store.dump(path, stored | dict(found), seed)
             written = time.monotonic()
 
     try:

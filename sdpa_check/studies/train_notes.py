@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Final
 
 from sdpa_check.report.rows import number, rounded
 from sdpa_check.studies.study import find
-from sdpa_check.studies.train_rows import FINAL, HALF
-from sdpa_check.training.measures import Setting
+from sdpa_check.training.measures import FINAL, HALF
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sdpa_check.records import Estimate, Row
-    from sdpa_check.training.measures import Results
+    from sdpa_check.training.measures import Results, Setting
 
 UNSCALED, SCALED = "none", "sqrt"
 
@@ -80,8 +79,15 @@ class _Told:
 
     def best(self, dk: int, scale: str, warmup: int | None = None) -> Setting:
         """A scaling at its best rate."""
-        warmup = self.warmups[0] if warmup is None else warmup
-        return Setting(dk, scale, self.results.best_lr(dk, scale, warmup), warmup)
+        return self.results.best(dk, scale, self.warmups[0] if warmup is None else warmup)
+
+    def rate(self, setting: Setting) -> str:
+        """Its rate, and whether a better one may lie beyond those that were tried."""
+        rates = {s.lr for s in self.results.settings}
+        if len(rates) == 1:
+            return f"{number(setting.lr)} (the only one tried)"
+        ends = {min(rates): " (the smallest tried)", max(rates): " (the largest tried)"}
+        return number(setting.lr) + ends.get(setting.lr, "")
 
     def final(self, setting: Setting) -> str:
         """Its final loss."""
@@ -96,15 +102,15 @@ class _Told:
         unscaled, scaled = self.best(dk, UNSCALED), self.best(dk, SCALED)
         rates: dict[str, list[str]] = {"lower": [], "higher": [], "no different": []}
         for s in self.results.settings:
-            if s[:2] == (dk, UNSCALED) and s.warmup == unscaled.warmup:
+            if s == unscaled._replace(lr=s.lr):
                 found = self.results.difference(FINAL, s, s._replace(scale=SCALED))
                 rates[_side(found)].append(number(s.lr))
-        sides = ", ".join(f"{word} at lr {', '.join(lrs)}" for word, lrs in rates.items() if lrs)
+        sides = "; ".join(f"{word} at lr {', '.join(lrs)}" for word, lrs in rates.items() if lrs)
         steps = [_text(self.results.estimate(HALF, s)) for s in (unscaled, scaled)]
         return (
-            f"The curve (B-6.1-curve), d_k={dk}: at one rate for both, the layer without the scale "
-            f"ends {sides} than with it. Each at its best rate, {number(unscaled.lr)} without and "
-            f"{number(scaled.lr)} with the scale, they end at {self.final(unscaled)} and "
+            f"The curve (B-6.1-curve), d_k={dk}: held against the scaled layer at the same rate, "
+            f"the unscaled one ends {sides}. Each at its best rate, {self.rate(unscaled)} without "
+            f"and {self.rate(scaled)} with the scale, they end at {self.final(unscaled)} and "
             f"{self.final(scaled)} (with − without: {self.less(scaled, unscaled)}) and reach "
             f"½ ln N after {steps[0]} and {steps[1]} steps."
         )
@@ -156,8 +162,8 @@ class _Told:
         for word, scale in (("with 1/√d", SCALED), ("without", UNSCALED)):
             cold, warm = self.best(dk, scale), self.best(dk, scale, warmup)
             parts.append(
-                f"{word} the final loss is {self.final(cold)} and {self.final(warm)} (longer − "
-                f"shorter warmup: {self.less(warm, cold)})"
+                f"{word} the final loss is {self.final(cold)} and {self.final(warm)}, "
+                f"{_side(self.results.difference(FINAL, warm, cold))} with the second"
             )
         return (
             f"Warmup (B-7.4), d_k={dk}, {self.warmups[0]} and {warmup} steps, each at its best "
@@ -167,11 +173,12 @@ class _Told:
 
 def _side(difference: Estimate) -> str:
     """What a difference says at the level of its interval."""
-    if difference.lo is None or difference.hi is None:
-        return "higher" if difference.value > 0 else "lower"
-    if difference.lo <= 0 <= difference.hi:
+    low, high = difference.lo, difference.hi
+    if low is None or high is None:  # one of the two diverged, or both
+        low = high = 0.0 if math.isnan(difference.value) else difference.value
+    if low <= 0 <= high:
         return "no different"
-    return "higher" if difference.lo > 0 else "lower"
+    return "higher" if low > 0 else "lower"
 
 
 def _text(estimate: Estimate) -> str:

@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from sdpa_check import estimates, verdict
+from sdpa_check import power, verdict
 from sdpa_check.records import Outcome, Prediction, Row
 from sdpa_check.theory.saturation import gaussian_rows
-from sdpa_check.training.measures import Results, Setting
+from sdpa_check.training.measures import FINAL, HALF
 from sdpa_check.training.start import start_losses
 
 if TYPE_CHECKING:
@@ -17,13 +17,18 @@ if TYPE_CHECKING:
 
     from sdpa_check.checks import Settings
     from sdpa_check.records import Estimate
+    from sdpa_check.training.measures import Results, Setting
     from sdpa_check.training.model import Task
 
 ABOUT: Final = 0.02
 """What "about ln N" is taken to mean. A read-out that starts as the identity begins with up to
 (e − 2)/N more than ln N, which is 1.6 % of it at 16 keys and 0.3 % at 64."""
 
-FINAL, HALF, BEST = "train.final_loss", "train.half_steps", "train.best_lr"
+START, START_ROW = "train.start_loss", "train.start_row_loss"
+BEST_LR = "train.best_lr"
+
+BEST: Final = "best"
+"""The parameter ``lr`` of rows whose rate the outcome chose; `BEST_LR` says which it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,54 +44,49 @@ def start_rows(starts: Sequence[Start], settings: Settings) -> list[Row]:
     total = sum(2 * len(start.multipliers) for start in starts)
     found = []
     for start in starts:
-        losses = start_losses(
+        measured = start_losses(
             start.task,
             tuple(start.multipliers.values()),
-            tolerance=ABOUT,
-            alpha=settings.alpha,
-            checks=total,
+            wanted_se=power.wanted_se(ABOUT, alpha=settings.alpha, checks=total),
             seed=settings.seed,
             jobs=settings.jobs,
             executor=settings.executor,
         )
-        for (scale, factor), by_name in zip(start.multipliers.items(), losses, strict=True):
-            predicted = _at_the_start(start.task, factor)
-            for name, estimate in by_name.items():
-                found.append(
-                    _start_row(start.task, scale, name, estimate, predicted[name], settings, total)
-                )
+        for (scale, factor), losses in zip(start.multipliers.items(), measured, strict=True):
+            predictions = (_uniform(start.task), _log_partition(start.task, factor))
+            for name, estimate, prediction in zip(
+                (START, START_ROW), losses, predictions, strict=True
+            ):
+                params = {"dk": start.task.dk, "scale": scale}
+                found.append(_judged(name, params, estimate, prediction, settings.alpha / total))
     return found
 
 
-def _at_the_start(task: Task, multiplier: float) -> dict[str, Prediction]:
+def _uniform(task: Task) -> Prediction:
+    return Prediction(value=math.log(task.keys), kind="stated", source="ln N (B-6.1)")
+
+
+def _log_partition(task: Task, multiplier: float) -> Prediction:
     row = gaussian_rows(dk=task.dk, keys=task.keys, multiplier=multiplier)
-    return {
-        "prediction": Prediction(value=math.log(task.keys), kind="stated", source="ln N (B-6.1)"),
-        "row": Prediction(
-            value=row.log_partition,
-            kind="exact",
-            source="E[ln Z] of iid N(0, 1) components, up to O(1/(N d_model)): the target's key "
-            "is correlated with the query",
-        ),
-    }
+    source = (
+        "E[ln Z] of Gaussian q, k, up to O(1/(N d_model)) as the target's key resembles the query"
+    )
+    return Prediction(value=row.log_partition, kind="exact", source=source)
 
 
-def _start_row(
-    task: Task,
-    scale: str,
-    name: str,
+def _judged(
+    quantity: str,
+    params: Mapping[str, Any],
     estimate: Estimate,
     prediction: Prediction,
-    settings: Settings,
-    total: int,
+    alpha: float,
 ) -> Row:
     band = ABOUT * abs(prediction.value or 0.0)
-    judged = verdict.judge(estimate, prediction, band, alpha=settings.alpha, checks=total)
-    quantity = {"prediction": "train.start_loss", "row": "train.start_row_loss"}[name]
+    judged = verdict.judge(estimate, prediction, band, alpha=alpha)
     return Row(
-        id=f"{quantity}[dk={task.dk},scale={scale}]",
+        id=_id(quantity, params),
         quantity=quantity,
-        params={"dk": task.dk, "scale": scale, "keys": task.keys, "dmodel": task.dmodel},
+        params=params,
         estimate=estimate,
         prediction=prediction,
         verdict=judged.outcome,
@@ -97,84 +97,80 @@ def _start_row(
     )
 
 
-def training_rows(results: Results, common: Mapping[str, Any]) -> list[Row]:
+def training_rows(results: Results) -> list[Row]:
     """What the trials came to: measured, with intervals over seeds, and not judged.
 
-    The final loss of every setting; at each best rate the steps to half the first loss; then final
-    losses less those of the first scaling, rate by rate and each at its own best rate; what the
-    best rate of the first d_k costs at the others; and what a warmup does.
-
-    Args:
-        results: the curves.
-        common: parameters that all rows share.
+    The final loss of every setting, the steps that it took to ½ ln N, and its difference from the
+    first scaling at the same rate. Then, under ``lr`` = ``best``: the best rate, and the same
+    numbers there; the difference from the first scaling at its own best rate; what the best rate of
+    the first d_k costs at another; and the difference from the first warmup. The rows are the same
+    whichever rates turn out to be the best, so that two runs can be compared.
     """
-    return [
-        *(_row(FINAL, results.estimate(FINAL, s), common, s) for s in results.settings),
-        *_best(results, common),
-        *(
-            _row(FINAL, results.difference(FINAL, one, other), common, one, other)
-            for one, other in _pairs(results)
-        ),
-    ]
+    first, settings = results.settings[0], results.settings
+    found = []
+    for s in settings:
+        found += [_row(name, results.estimate(name, s), s) for name in (FINAL, HALF)]
+    for s in settings:
+        if s.scale != first.scale:
+            other = s._replace(scale=first.scale)
+            less = results.difference(FINAL, s, other)
+            found.append(_row(FINAL, less, s, versus={"scale": first.scale}))
+    for s in results.best_settings():
+        found += _best_rows(results, s, first)
+    return found
 
 
-def _best(results: Results, common: Mapping[str, Any]) -> Iterator[Row]:
-    for s in best_settings(results):
-        why = "not available (the best of the rates that were tried)"
-        seeds, samples = common["seeds"], results.estimate(FINAL, s).samples
-        row = _row(BEST, estimates.bare(s.lr, seeds, samples, why), common, s)
-        yield row
-        yield _row(HALF, results.estimate(HALF, s), common, s)
-
-
-def best_settings(results: Results) -> list[Setting]:
-    """Every d_k, scaling and warmup at its best rate."""
-    rest = dict.fromkeys((s.dk, s.scale, s.warmup) for s in results.settings)
-    return [Setting(d, c, results.best_lr(d, c, w), w) for d, c, w in rest]
-
-
-def _pairs(results: Results) -> Iterator[tuple[Setting, Setting]]:
-    """The pairs of settings whose final losses are compared, each pair once."""
-    first, best = results.settings[0], best_settings(results)
-    found: dict[tuple[Setting, Setting], None] = {}
-    for s in results.settings:
-        found[s, s._replace(scale=first.scale)] = None
-    for s in best:
-        own = s._replace(scale=first.scale)
-        found[s, own._replace(lr=results.best_lr(own.dk, own.scale, own.warmup))] = None
-        found[s._replace(lr=results.best_lr(first.dk, s.scale, s.warmup)), s] = None
-        plain = results.best_lr(s.dk, s.scale, first.warmup)
-        found[s, s._replace(lr=plain, warmup=first.warmup)] = None
-    return (pair for pair in found if pair[0] != pair[1])
+def _best_rows(results: Results, s: Setting, first: Setting) -> Iterator[Row]:
+    """What is told of a d_k, scaling and warmup at its best rate."""
+    yield _row(BEST_LR, results.best_lr_set(s), s, lr=BEST)
+    for name in (FINAL, HALF):
+        yield _row(name, results.estimate(name, s), s, lr=BEST)
+    if s.scale != first.scale:
+        other = results.best(s.dk, first.scale, s.warmup)
+        for name in (FINAL, HALF):
+            less = results.difference(name, s, other)
+            yield _row(name, less, s, lr=BEST, versus={"scale": first.scale})
+    if s.dk != first.dk:
+        kept = s._replace(lr=results.best(first.dk, s.scale, s.warmup).lr)
+        more = results.difference(FINAL, kept, s)
+        yield _row(FINAL, more, s, lr=f"{BEST} at d_k={first.dk}", versus={"lr": BEST})
+    if s.warmup != first.warmup:
+        less = results.difference(FINAL, s, results.best(s.dk, s.scale, first.warmup))
+        yield _row(FINAL, less, s, lr=BEST, versus={"warmup": first.warmup})
 
 
 def _row(
     quantity: str,
     estimate: Estimate,
-    common: Mapping[str, Any],
     setting: Setting,
-    versus: Setting | None = None,
+    *,
+    lr: str | None = None,
+    versus: Mapping[str, Any] | None = None,
 ) -> Row:
-    """A number that is measured only; with `versus`, the difference of two."""
-    params: dict[str, Any] = setting._asdict()
-    other = {} if versus is None else versus._asdict()
-    differing = {name: value for name, value in other.items() if value != params[name]}
-    label = ",".join(
-        f"{name}={value}" + (f"-{differing[name]}" if name in differing else "")
-        for name, value in params.items()
-        if name != "lr" or quantity != BEST
-    )
-    if quantity == BEST:
-        del params["lr"]
+    """A number that is measured only; `lr` is what stands for the rate where that was chosen."""
+    params: dict[str, Any] = setting._asdict() if lr is None else setting._asdict() | {"lr": lr}
+    if versus is not None:
+        params["versus"] = versus
     prediction = Prediction(value=None, kind="none", source="measured only: no theory of training")
     judged = verdict.judge(estimate, prediction, 0.0)
     return Row(
-        id=f"{quantity}[{label}]",
+        id=_id(quantity, params),
         quantity=quantity,
-        params={**params, **common, **({"versus": differing} if differing else {})},
+        params=params,
         estimate=estimate,
         prediction=prediction,
         verdict=judged.outcome,
         expected=Outcome.UNDEFINED,
         reason=judged.reason,
     )
+
+
+def _id(quantity: str, params: Mapping[str, Any]) -> str:
+    """``train.final_loss[dk=16,scale=sqrt−none,warmup=0,lr=1.0]``."""
+    versus = params.get("versus", {})
+    parts = [
+        f"{name}={value}" + (f"−{versus[name]}" if name in versus else "")
+        for name, value in params.items()
+        if name != "versus"
+    ]
+    return f"{quantity}[{','.join(parts)}]"

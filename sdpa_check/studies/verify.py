@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from sdpa_check import verdict
 from sdpa_check.checks import Check
@@ -139,8 +139,10 @@ def _row(claim: Claim, row: Row | None) -> Row:
             reason=claim.note,
             claim=_text(claim),
         )
-    versus = {"versus": dict(claim.versus)} if claim.versus else {}
-    return replace(row, params={**claim.params, **versus}, claim=_text(claim))
+    more: dict[str, Any] = {"versus": dict(claim.versus)} if claim.versus else {}
+    if len(claim.stated) > 1:  # the prediction of the row is one of them
+        more["stated"] = list(claim.stated)
+    return replace(row, params={**claim.params, **more}, claim=_text(claim))
 
 
 def _text(claim: Claim) -> ClaimText:

@@ -164,10 +164,13 @@ def _normalised(vectors: Normalised) -> Scores:
     variance = exact(vectors.variance, f"Var(q·k) = {formula}, r the lengths after the norm")
     within = replace(variance, source=variance.source.replace("Var(q·k)", "E Var(q·k | q)"))
     mean = exact(0.0, "E(q·k) = 0 after a norm")
-    if vectors.uniform and (not vectors.centred or vectors.cosine_square == 1):
-        sphere = SphereRows(vectors.radius_q * vectors.radius_k, vectors.dimension)
+    if vectors.uniform:
+        sphere = SphereRows(sqrt(vectors.variance * vectors.dimension), vectors.dimension)
         source = "theory: given q the logits are iid, r_q r_k cos θ of a uniform direction"
-        return Scores(mean, variance, within, sphere, "exact", source)
+        if vectors.cosine_square == 1:
+            return Scores(mean, variance, within, sphere, "exact", source)
+        source = "an unrotated row of the same variance, the limit for many components"
+        return Scores(mean, variance, within, sphere, "limit", source)
     if not vectors.normal_limit:
         source = f"{MEASURED_ONLY}: a few large components dominate the norm"
         return Scores(mean, variance, within, None, "none", source)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -17,7 +17,6 @@ from sdpa_check import estimates
 from sdpa_check.engine import Replicates
 from sdpa_check.errors import InputError
 from sdpa_check.training import trial as trials_
-from sdpa_check.training.trial import Curve, Trial
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,9 +25,9 @@ if TYPE_CHECKING:
 
     from sdpa_check.engine import Sums
     from sdpa_check.records import Estimate
+    from sdpa_check.training.trial import Curve, Trial
 
-LAST: Final = 0.1
-"""The final loss is the mean over this part of the steps."""
+FINAL, FINAL_ROW, HALF = "train.final_loss", "train.final_row_loss", "train.half_steps"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +49,14 @@ class Measure:
     missing: str
 
 
+def last_points(points: int) -> int:
+    """How many points of a curve its final loss is the mean of: a tenth."""
+    return max(1, points // 10)
+
+
 def _final(loss: tuple[float, ...]) -> float:
-    points = max(1, round(LAST * len(loss)))
-    return math.fsum(loss[-points:]) / points
+    last = loss[-last_points(len(loss)) :]
+    return math.fsum(last) / len(last)
 
 
 def half_steps(trial: Trial, curve: Curve) -> float:
@@ -61,8 +65,7 @@ def half_steps(trial: Trial, curve: Curve) -> float:
     The curve is taken as linear between the middles of its windows.
     """
     bound = math.log(trial.task.keys) / 2
-    edges = trials_.windows(trial.steps)
-    middles = (edges[:-1] + edges[1:] - 1) / 2
+    middles = trials_.middles(trial.steps)
     for i, loss in enumerate(curve.prediction):
         if loss > bound:
             continue
@@ -78,21 +81,21 @@ MEASURES: Final = {
     measure.name: measure
     for measure in (
         Measure(
-            name="train.final_loss",
+            name=FINAL,
             formula="mean prediction loss over the last tenth of the steps",
             unit="nats",
             of=lambda _, curve: _final(curve.prediction),
             missing="diverged",
         ),
         Measure(
-            name="train.final_row_loss",
+            name=FINAL_ROW,
             formula="mean −ln p of the target key over the last tenth of the steps",
             unit="nats",
             of=lambda _, curve: _final(curve.row),
             missing="diverged",
         ),
         Measure(
-            name="train.half_steps",
+            name=HALF,
             formula="steps until the prediction loss has fallen to ½ ln N",
             unit="steps",
             of=half_steps,
@@ -108,8 +111,8 @@ class Setting(NamedTuple):
 
     dk: int
     scale: str
-    lr: float
     warmup: int
+    lr: float
 
 
 class Results:
@@ -118,7 +121,7 @@ class Results:
     def __init__(self, curves: Mapping[Trial, Curve]) -> None:
         self._of: dict[Setting, dict[int, tuple[Trial, Curve]]] = defaultdict(dict)
         for trial, curve in curves.items():
-            setting = Setting(trial.task.dk, trial.scale, trial.lr, trial.warmup)
+            setting = Setting(trial.task.dk, trial.scale, trial.warmup, trial.lr)
             self._of[setting][trial.seed] = (trial, curve)
 
     @property
@@ -126,9 +129,10 @@ class Results:
         """All settings, in the order of the trials."""
         return list(self._of)
 
-    def curves(self, setting: Setting) -> NDArray[np.float64]:
-        """The prediction losses of a setting, shape (seeds, points)."""
-        return np.array([curve.prediction for _, curve in self._of[setting].values()])
+    def curve(self, setting: Setting) -> list[Estimate]:
+        """The mean over the seeds of every point of the curves of the prediction loss."""
+        curves = [curve.prediction for _, curve in self._of[setting].values()]
+        return [self._mean(FINAL, np.array(point)) for point in zip(*curves, strict=True)]
 
     def values(self, name: str, setting: Setting) -> NDArray[np.float64]:
         """A number of `MEASURES` for every seed of a setting."""
@@ -137,29 +141,28 @@ class Results:
 
     def estimate(self, name: str, setting: Setting) -> Estimate:
         """Its mean over the seeds."""
-        return self._mean(name, self.values(name, setting), setting)
+        return self._mean(name, self.values(name, setting))
 
     def difference(self, name: str, setting: Setting, other: Setting) -> Estimate:
         """The mean of its differences setting − other, seed by seed."""
         with np.errstate(invalid="ignore"):  # ∞ − ∞
             pairs = self.values(name, setting) - self.values(name, other)
-        return self._mean(name, pairs, setting)
+            return self._mean(name, pairs)
 
-    def _mean(self, name: str, values: NDArray[np.float64], setting: Setting) -> Estimate:
-        (trial, _), *_ = self._of[setting].values()
-        samples = len(values) * trial.task.keys * max(1, round(LAST * trial.steps))
-        lost = int((~np.isfinite(values)).sum())
+    def _mean(self, name: str, values: NDArray[np.float64]) -> Estimate:
+        """The mean with its error; `samples` are the trials behind it."""
+        count, lost = len(values), int((~np.isfinite(values)).sum())
         if lost:
-            reason = f"not available ({lost} of {len(values)} seeds {MEASURES[name].missing})"
-            return estimates.bare(math.inf, len(values), samples, reason)
-        seeds = Replicates({"value": values}, len(values))
-        return estimates.function_of_means(seeds, lambda m: m["value"], samples=samples)
+            reason = f"not available ({lost} of {count} seeds {MEASURES[name].missing})"
+            return estimates.bare(float(values.mean()), count, count, reason)
+        seeds = Replicates({"value": values}, count)
+        return estimates.function_of_means(seeds, lambda m: m["value"], samples=count)
 
-    def best_lr(self, dk: int, scale: str, warmup: int) -> float:
-        """The rate of the least final loss, mean over seeds; the smaller one where two are equal.
+    def best(self, dk: int, scale: str, warmup: int) -> Setting:
+        """A scaling at the rate of its least final loss, mean over seeds; the smaller of equals.
 
-        It is chosen on the seeds that its loss is then reported of. That flatters every choice by a
-        fraction of the standard error.
+        The rate is chosen on the seeds that its loss is then reported of, which flatters every
+        choice by a fraction of a standard error.
 
         Raises:
             InputError: where no trial has this d_k, scaling and warmup.
@@ -167,8 +170,28 @@ class Results:
         mine = [s for s in self._of if (s.dk, s.scale, s.warmup) == (dk, scale, warmup)]
         if not mine:
             raise InputError("setting", (dk, scale, warmup), "one that was trained")
-        means = {s.lr: float(self.values("train.final_loss", s).mean()) for s in mine}
-        return min(sorted(means), key=means.__getitem__)
+        mine.sort(key=lambda s: s.lr)
+        return min(mine, key=lambda s: float(self.values(FINAL, s).mean()))
+
+    def best_settings(self) -> list[Setting]:
+        """Every d_k, scaling and warmup at its best rate."""
+        rest = dict.fromkeys((s.dk, s.scale, s.warmup) for s in self._of)
+        return [self.best(*each) for each in rest]
+
+    def best_lr_set(self, best: Setting) -> Estimate:
+        """The best rate, with the range of the rates tried that it cannot be told from.
+
+        Those are the rates whose final loss, less that of the best seed by seed, has an interval
+        that reaches down to 0.
+        """
+        of_best = self.estimate(FINAL, best)
+        rates = [best.lr]
+        for s in self._of:
+            if s == best._replace(lr=s.lr):
+                more = self.difference(FINAL, s, best)
+                if more.lo is not None and more.lo <= 0:
+                    rates.append(s.lr)
+        return replace(of_best, value=best.lr, se=None, lo=min(rates), hi=max(rates), withheld="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +214,8 @@ class TrainWork:
 
     @property
     def size(self) -> int:
-        """Queries that a trial of a block answers in what its final loss is taken from."""
-        return self.trials[0].task.keys * max(1, round(LAST * self.trials[0].steps))
+        """Trials of a setting in a block."""
+        return 1
 
     @property
     def cost(self) -> float:

@@ -62,7 +62,10 @@ class Adam:
 OPTIMISERS: Final[dict[str, type[Sgd | Adam]]] = {"sgd": Sgd, "adam": Adam}
 """The optimisers by the names of the option."""
 
-RATES: Final = {"sgd": (0.1, 0.3, 1.0, 3.0, 10.0, 30.0), "adam": (0.001, 0.003, 0.01, 0.03, 0.1, 0.3)}
+RATES: Final = {
+    "sgd": (0.1, 0.3, 1.0, 3.0, 10.0, 30.0),
+    "adam": (0.001, 0.003, 0.01, 0.03, 0.1, 0.3),
+}
 """The learning rates that are tried where none are given: from too small to too large."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -20,8 +20,16 @@ if TYPE_CHECKING:
     from sdpa_check.records import Estimate
     from sdpa_check.training.model import Task
 
-_PILOT_BLOCKS = 32
+_PILOT_BLOCKS: Final = 32
+_LEAST_BLOCKS: Final = 512
 _MOST_BLOCKS: Final = 1 << 14
+
+
+class StartLosses(NamedTuple):
+    """The mean losses at the start, as `model.Losses`, with their errors."""
+
+    prediction: Estimate
+    row: Estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +37,7 @@ class StartWork:
     """Blocks of one initial layer and one sequence, under several multipliers c.
 
     Sums of a block: ``prediction`` and ``row``, as `model.Losses`, one per multiplier. W_Q and −W_Q
-    are equally likely and either is taken, so that the target's own logit, of mean 0 but the same
+    are equally likely and either is taken, so that the target's own logit, of mean 0 but of one
     sign for all queries of a block, cancels: what is left of the row's loss is ln Z.
     """
 
@@ -48,10 +56,9 @@ class StartWork:
         batch = model.draw(generator, self.task)
         both = np.array(self.multipliers + tuple(-c for c in self.multipliers), dtype=np.float32)
         found = model.losses(weights, both, batch)
-        names = ("prediction", "row")
         return {
             name: loss.astype(np.float64).reshape(2, -1).mean(axis=0)
-            for name, loss in zip(names, found, strict=True)
+            for name, loss in found._asdict().items()
         }
 
 
@@ -59,41 +66,44 @@ def start_losses(
     task: Task,
     multipliers: Sequence[float],
     *,
-    tolerance: float,
-    alpha: float,
-    checks: int,
+    wanted_se: float,
     seed: int,
-    jobs: int | None,
-    executor: Executor | None,
-) -> list[dict[str, Estimate]]:
-    """The mean losses at the start, for each multiplier by the names of `StartWork`.
+    jobs: int | None = None,
+    executor: Executor | None = None,
+) -> list[StartLosses]:
+    """The mean losses at the start, for each multiplier.
 
-    A pilot plans how many layers are drawn: as many as a band of `tolerance` times the loss asks
-    for, so that a true prediction is confirmed.
+    A pilot plans how many layers are drawn, 512 or more.
+
+    Args:
+        task: the sizes.
+        multipliers: c of each scaling.
+        wanted_se: relative standard error that every loss shall have.
+        seed: root seed.
+        jobs: threads; None for the cores present.
+        executor: where blocks run instead.
     """
-    pilot = StartWork(task, tuple(multipliers), "pilot")
-    found = engine.run(pilot, seed=seed, blocks=_PILOT_BLOCKS, jobs=jobs, executor=executor)
-    blocks = power.MIN_BLOCKS
-    for estimate in (each for by_name in _estimates(pilot, found) for each in by_name.values()):
-        if estimate.se is not None:
-            target = power.wanted_se(tolerance * estimate.value, alpha=alpha, checks=checks)
-            blocks = max(blocks, power.blocks_needed(estimate.se, estimate.blocks, target))
-    work = StartWork(task, tuple(multipliers))
-    blocks = min(blocks, _MOST_BLOCKS)
-    return _estimates(
-        work, engine.run(work, seed=seed, blocks=blocks, jobs=jobs, executor=executor)
-    )
+
+    def run(work: StartWork, blocks: int) -> list[StartLosses]:
+        found = engine.run(work, seed=seed, blocks=blocks, jobs=jobs, executor=executor)
+        return [_estimated(found, task, index) for index in range(len(multipliers))]
+
+    blocks = _LEAST_BLOCKS
+    pilot = run(StartWork(task, tuple(multipliers), "pilot"), _PILOT_BLOCKS)
+    for estimate in (each for losses in pilot for each in losses):
+        target = wanted_se * abs(estimate.value)
+        blocks = max(blocks, power.blocks_needed(estimate.se or 0.0, estimate.blocks, target))
+    return run(StartWork(task, tuple(multipliers)), min(blocks, _MOST_BLOCKS))
 
 
-def _estimates(work: StartWork, found: Replicates) -> list[dict[str, Estimate]]:
-    samples = found.blocks * work.task.keys
+def _estimated(found: Replicates, task: Task, index: int) -> StartLosses:
     per_replicate = found.blocks // found.count
 
-    def mean(name: str, index: int) -> Estimate:
+    def mean(name: str) -> Estimate:
         return function_of_means(
-            found, lambda m: m[name][:, index] / per_replicate, samples=samples
+            found,
+            lambda sums: sums[name][:, index] / per_replicate,
+            samples=found.blocks * task.keys,
         )
 
-    return [
-        {name: mean(name, index) for name in found.sums} for index in range(len(work.multipliers))
-    ]
+    return StartLosses(*map(mean, StartLosses._fields))

@@ -11,7 +11,7 @@ import sdpa_check
 from sdpa_check.errors import InputError
 from sdpa_check.report.save import save
 from sdpa_check.training.model import NOISE, Task
-from sdpa_check.training.trial import Curve, Trial, windows
+from sdpa_check.training.trial import POINTS, Curve, Trial
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -79,7 +79,7 @@ def _read(entry: dict[str, Any]) -> tuple[Trial, Curve]:
         for name in Curve._fields
     ]
     trial = Trial(**fields | {"task": Task(**fields["task"])})
-    points = len(windows(trial.steps)) - 1
+    points = min(trial.steps, POINTS)
     if any(len(each) != points for each in losses):
         raise ValueError(f"a curve without its {points} points")
     return trial, Curve(*losses)

@@ -16,7 +16,6 @@ import numpy as np
 
 from sdpa_check import engine, rng
 from sdpa_check.training import model
-from sdpa_check.training.model import Task, Weights
 from sdpa_check.training.optimisers import optimiser
 
 if TYPE_CHECKING:
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from numpy.typing import NDArray
+
+    from sdpa_check.training.model import Task
 
 POINTS: Final = 50
 """A loss curve has this many points (fewer steps: as many as steps), each a mean over its steps."""
@@ -68,6 +69,12 @@ def windows(steps: int) -> NDArray[np.intp]:
     """The first step of every point of a curve, and `steps`: shape (points + 1,)."""
     points = min(steps, POINTS)
     return np.arange(points + 1) * steps // points
+
+
+def middles(steps: int) -> NDArray[np.float64]:
+    """The middle of every window, in steps that were made before."""
+    edges = windows(steps)
+    return np.asarray((edges[:-1] + edges[1:] - 1) / 2)
 
 
 def train(trials: Sequence[Trial], root_seed: int) -> list[Curve]:

@@ -118,7 +118,7 @@ def test_show_of_a_list_has_a_line_for_each(invoke):
     assert out.startswith("A-std: ")
     assert out.count("quantity") == 1
     assert "\ndk=8     2.82842712 ± 0.0283  2.82843\n" in out
-    assert "\nparams    scale=none − sqrt dk=64\n" in invoke("claims show B-1.4-d64-64").out
+    assert "\nparams    scale=none − sqrt dk=64" in invoke("claims show B-1.4-d64-64").out
     alone = invoke("claims show A-std[dk=64]").out
     assert alone.startswith("A-std[dk=64]: ")
     assert "dk=8 " not in alone

@@ -44,6 +44,11 @@ def test_cells(judged):
     assert claims.cells(judged.rows[5])["stated"] == "8 (exact)"
 
 
+def test_of_a_list_one_number_is_shown_and_how_many_there_are(judged):
+    row = dataclasses.replace(judged.rows[3], params={"stated": [0.295, 0.487, 0.218]})
+    assert claims.cells(row)["stated"] == "0.295 (of 3)"
+
+
 @pytest.mark.parametrize(
     ("verdict", "expected", "text"),
     [

@@ -98,6 +98,7 @@ def test_a_long_statement_is_cut_beside_the_numbers_and_whole_above_them(judged)
     assert "…" in wide
     assert "word0" in wide
     assert "word39" not in wide
+    assert len([line for line in wide.splitlines() if "word" in line]) == 3
     assert " ".join(rendered(run, 60).split()).count(statement) == 1
 
 

@@ -67,6 +67,11 @@ def test_a_difference_keeps_the_parameters_of_both_terms(rows):
     assert rows["less"].params["versus"] == {"scale": "dk"}
 
 
+def test_a_list_of_stated_numbers_is_kept_whole(rows):
+    assert rows["row"].params == {"logits": [0, 0], "stated": [0.6, 0.6]}
+    assert "stated" not in rows["less"].params
+
+
 def test_a_stated_number_keeps_its_relation(rows):
     for name in ("less", "row"):
         assert rows[name].prediction.relation == "at most"

@@ -1,0 +1,336 @@
+"""`train`: honest rows, the same numbers however they come about, and errors that name the input."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from sdpa_check.cli import run as command_line
+from sdpa_check.errors import InputError
+from sdpa_check.records import Outcome
+from sdpa_check.report import record
+from sdpa_check.report.figures import from_json, to_json
+from sdpa_check.studies import train as study_
+from sdpa_check.studies.train import train
+from sdpa_check.studies.train_figures import MOST_PANELS, figures
+from sdpa_check.theory.saturation import gaussian_rows
+
+DK, SCALE = (4, 16), ("none", "sqrt")
+SMALL = {"lr": (0.3, 3.0), "warmup": (0, 8), "seeds": 3, "steps": 40, "keys": 32, "jobs": 1}
+
+
+def numbers(run):
+    """The record without the block that may differ between equal runs."""
+    return {k: v for k, v in record.to_dict(run).items() if k != "environment"}
+
+
+@pytest.fixture(scope="module")
+def finished():
+    """48 small trials with what their figures need."""
+    return study_.study(DK, SCALE, SMALL)
+
+
+def test_the_losses_at_the_start_are_judged(finished, row):
+    """The family of 8 checks errs with probability 1e-6 (`power.ALPHA`)."""
+    for dk, scale in itertools.product(DK, SCALE):
+        first = row(finished.run, "train.start_loss", dk=dk, scale=scale)
+        assert first.prediction.value == math.log(32)
+        own = row(finished.run, "train.start_row_loss", dk=dk, scale=scale)
+        multiplier = 1.0 if scale == "none" else dk**-0.5
+        exact = gaussian_rows(dk=dk, keys=32, multiplier=multiplier).log_partition
+        assert own.prediction.value == exact
+        assert {first.verdict, own.verdict} == {Outcome.CONFIRMED}
+    assert (finished.run.outcome, finished.run.exit_code) == ("as expected", 0)
+
+
+def test_a_wrong_start_is_refuted(monkeypatch):
+    """Keys 5 % too long: the loss of the row begins elsewhere."""
+    initial = study_.trial.model.initial
+
+    def wide(generator, task):
+        weights = initial(generator, task)
+        return weights._replace(key=weights.key * 1.05)
+
+    monkeypatch.setattr(study_.trial.model, "initial", wide)
+    run = train(dk=64, scale="none", lr=1.0, warmup=0, seeds=2, steps=1, jobs=1)
+    (own,) = [each for each in run.rows if each.quantity == "train.start_row_loss"]
+    assert own.verdict is Outcome.REFUTED
+    assert run.exit_code == 3
+
+
+def test_every_setting_and_every_difference_has_its_row(finished, row):
+    run = finished.run
+    assert len({each.id for each in run.rows}) == len(run.rows)
+    for dk, warmup, lr in itertools.product(DK, (0, 8), (0.3, 3.0, "best")):
+        case = {"dk": dk, "warmup": warmup, "lr": lr}
+        pair = [
+            row(run, "train.final_loss", scale=scale, versus=None, **case).estimate
+            for scale in SCALE
+        ]
+        less = row(run, "train.final_loss", scale="sqrt", versus={"scale": "none"}, **case)
+        assert less.estimate.value == pytest.approx(pair[1].value - pair[0].value, abs=1e-12)
+        assert less.estimate.blocks == 3
+        assert less.verdict is less.expected is Outcome.UNDEFINED
+        for scale in SCALE:
+            row(run, "train.half_steps", scale=scale, versus=None, **case)
+
+
+def test_the_best_rate_is_the_one_with_the_least_loss(finished, row):
+    for dk, scale, warmup in itertools.product(DK, SCALE, (0, 8)):
+        case = {"dk": dk, "scale": scale, "warmup": warmup}
+        losses = {
+            lr: row(finished.run, "train.final_loss", lr=lr, versus=None, **case).estimate.value
+            for lr in (0.3, 3.0)
+        }
+        best = row(finished.run, "train.best_lr", **case).estimate
+        assert best.value == min(losses, key=losses.get)
+        assert best.lo <= best.value <= best.hi
+        own = row(finished.run, "train.final_loss", lr="best", versus=None, **case)
+        assert own.estimate.value == losses[best.value]
+        if dk == 16:
+            first = row(finished.run, "train.best_lr", **case | {"dk": 4}).estimate.value
+            kept = row(finished.run, "train.final_loss", lr="best at d_k=4", **case)
+            assert kept.estimate.value == pytest.approx(
+                losses[first] - losses[best.value], abs=1e-12
+            )
+            assert kept.estimate.value >= 0
+
+
+def test_every_claim_is_answered_once_for_each_d_k_it_is_about(finished):
+    notes = finished.run.notes
+    times = {
+        "B-6.1-start": 1,
+        "B-6.1-curve": 2,
+        "B-6.2-lr": 2,
+        "B-6.3-train": 2,  # d_k ≤ 16
+        "B-5.2-lr": 1,
+        "B-7.4": 2,
+    }
+    assert {name: sum(f"({name})" in note for note in notes) for name in times} == times
+    assert "one synthetic task" in notes[-1]
+    assert all("nan" not in note for note in notes)
+
+
+def test_notes_say_what_the_rows_say(finished, row):
+    from sdpa_check.report.rows import rounded
+
+    less = row(
+        finished.run,
+        "train.final_loss",
+        dk=16,
+        scale="sqrt",
+        warmup=0,
+        lr="best",
+        versus={"scale": "none"},
+    ).estimate
+    (note,) = [n for n in finished.run.notes if "(B-6.1-curve), d_k=16" in n]
+    assert rounded(less.value, less.se) in note
+
+
+def test_without_both_scalings_nothing_is_answered():
+    run = train(dk=4, scale=["sqrt", "dk"], lr=1.0, warmup=0, seeds=2, steps=2, keys=16, jobs=1)
+    assert run.notes == ()
+    assert any(each.params.get("versus") == {"scale": "sqrt"} for each in run.rows)
+
+
+@pytest.mark.parametrize(
+    ("lr", "steps", "says"),
+    [
+        (1.0, 2, "(the only one tried)"),
+        ((1.0, 2.0), 2, "a tenth of it is not among the rates"),
+        ((1e5, 1e6), 30, "tried) with the scale"),
+    ],
+)
+def test_notes_of_odd_rates(lr, steps, says):
+    options = {"warmup": 0, "seeds": 2, "keys": 16, "jobs": 1}
+    assert says in " ".join(train(dk=4, lr=lr, steps=steps, **options).notes)
+
+
+def test_workers_change_no_number(finished):
+    for jobs in (2, None):
+        assert numbers(train(DK, SCALE, **SMALL | {"jobs": jobs})) == numbers(finished.run)
+    with ThreadPoolExecutor(2) as pool:
+        run = train(DK, SCALE, **SMALL | {"executor": pool})
+    assert numbers(run) == numbers(finished.run)
+
+
+def test_the_seed_changes_the_numbers(finished):
+    other = train(DK, SCALE, **SMALL | {"seed": 1})
+    pairs = zip(finished.run.rows, other.rows, strict=True)
+    moved = [a.estimate.value != b.estimate.value for a, b in pairs if "final" in a.quantity]
+    assert sum(moved) > 0.9 * len(moved)
+
+
+class TestResume:
+    """What an interrupted run has finished is not done again, and the numbers are the same."""
+
+    def test_after_an_interruption(self, finished, tmp_path):
+        file, calls = tmp_path / "trials.json", []
+
+        def interrupt(label, done, total):
+            calls.append(done)
+            if done > 20 and label == "trials":
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            train(DK, SCALE, **SMALL, trials=file, progress=interrupt)
+        kept = len(json.loads(file.read_text())["trials"])
+        assert kept == calls[-1]
+        seen = []
+        run = train(DK, SCALE, **SMALL, trials=file, progress=lambda *call: seen.append(call))
+        assert run.environment["trials_resumed"] == kept
+        assert seen[0][1] > kept
+        assert seen[-1] == ("trials", 48, 48)
+        assert numbers(run) == numbers(finished.run)
+
+    def test_a_finished_run_is_read_and_left_alone(self, finished, tmp_path, monkeypatch):
+        file = tmp_path / "trials.json"
+        first = train(DK, SCALE, **SMALL, trials=str(file))
+        text = file.read_bytes()
+        monkeypatch.setattr(study_.trial, "train", lambda *_: pytest.fail("trained again"))
+        again = train(DK, SCALE, **SMALL, trials=file)
+        assert numbers(again) == numbers(first) == numbers(finished.run)
+        assert file.read_bytes() == text
+
+    def test_more_of_the_same_design_goes_on(self, tmp_path):
+        file = tmp_path / "trials.json"
+        train(4, SCALE, **SMALL | {"seeds": 2, "lr": 0.3}, trials=file)
+        run = train(4, SCALE, **SMALL, trials=file)
+        assert run.environment["trials_resumed"] == 8
+        assert numbers(run) == numbers(train(4, SCALE, **SMALL))
+
+    def test_a_failed_run_spares_what_another_design_left(self, tmp_path):
+        file = tmp_path / "trials.json"
+        train(4, "none", **SMALL, trials=file)
+
+        def interrupt(label, done, total):
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            train(4, "sqrt", **SMALL, trials=file, progress=interrupt)
+        again = train(4, "none", **SMALL, trials=file)
+        assert again.environment["trials_resumed"] == again.environment["trials"] == 12
+
+    def test_another_seed_starts_afresh(self, tmp_path):
+        file = tmp_path / "trials.json"
+        options = SMALL | {"seeds": 2, "lr": 0.3, "trials": file}
+        train(4, "none", **options)
+        assert train(4, "none", **options, seed=1).environment["trials_resumed"] == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({"lr": 0}, "--lr"),
+        ({"lr": -1.0}, "--lr"),
+        ({"lr": math.nan}, "--lr"),
+        ({"lr": math.inf}, "--lr"),
+        ({"lr": []}, "--lr"),
+        ({"lr": "1"}, "--lr"),
+        ({"lr": [1.0, True]}, "--lr"),
+        ({"steps": 0}, "--steps"),
+        ({"steps": 2.5}, "--steps"),
+        ({"seeds": 1}, "--seeds"),
+        ({"seeds": 1000, "lr": list(range(1, 40))}, "--seeds"),
+        ({"keys": 8}, "--keys"),
+        ({"keys": (64, 128)}, "--keys"),
+        ({"warmup": -1}, "--warmup"),
+        ({"warmup": []}, "--warmup"),
+        ({"optimiser": "momentum"}, "--optimiser"),
+        ({"scale": "sqr"}, "--scale"),
+        ({"dk": 0}, "--dk"),
+        ({"dk": 4096}, "--dk"),
+        ({"jobs": 0}, "--jobs"),
+        ({"seed": -1}, "--seed"),
+        ({"dist": "gaussian"}, "option"),
+    ],
+    ids=str,
+)
+def test_an_input_that_cannot_be_used_is_named(options, names):
+    with pytest.raises(InputError) as caught:
+        train(**options)
+    assert caught.value.where == names
+
+
+def test_a_wide_head_widens_the_model():
+    run = train(dk=[4, 80], lr=1.0, warmup=0, seeds=2, steps=1, keys=16, jobs=1)
+    assert run.design["dmodel"] == 80
+
+
+def test_figures_show_every_rate_and_say_so(finished):
+    found = figures(finished)
+    assert set(found) == {"curves", "best", "rates"}
+    assert len(found["curves"].panels) == 4
+    assert len(found["best"].panels) == 2
+    assert len(found["rates"].panels) == 3
+    assert from_json(to_json(found), "figures.json") == found
+    for panel in (*found["curves"].panels, *found["best"].panels):
+        assert [series.label for series in panel.series] == ["1 (none)", "1/√d"]
+        for series in panel.series:
+            assert len(series.x) == 40
+            for y, lo, hi in zip(series.y, series.lo, series.hi, strict=True):
+                assert lo <= y <= hi
+
+
+def test_many_rates_are_thinned_out_and_a_diverged_curve_has_gaps():
+    rates = [10.0 ** (i / 8) for i in range(30)] + [1e6]
+    options = {"lr": rates, "warmup": 0, "seeds": 2, "steps": 3, "keys": 16, "jobs": 1}
+    study = study_.study(4, "none", options)
+    panels = figures(study)["curves"].panels
+    assert len(panels) <= MOST_PANELS
+    assert panels[0].title.endswith("lr = 1")
+    assert panels[-1].title.endswith("lr = 1e6")
+
+
+class TestCommand:
+    """`sdpa-check train`."""
+
+    LINE = ("train", "--dk=4", "--lr=0.3,3", "--warmup=0", "--steps=12", "--keys=16", "--seeds=2")
+
+    def test_prints_and_saves_and_resumes(self, tmp_path, monkeypatch, capsys):
+        monkeypatch.chdir(tmp_path)
+        line = (*self.LINE, "--format=json", "--no-plot")
+        assert command_line(line) == 0
+        first = json.loads(capsys.readouterr().out)
+        assert sorted(path.name for path in (tmp_path / "outputs" / "train").iterdir()) == [
+            "run.json",
+            "table.csv",
+            "table.md",
+            "trials.json",
+        ]
+        assert command_line(line) == 0
+        again = json.loads(capsys.readouterr().out)
+        assert again["environment"]["trials_resumed"] == 8
+        assert {**again, "environment": 0} == {**first, "environment": 0}
+
+    def test_one_number_of_keys(self, capsys):
+        assert command_line(("train", "--keys=16,32", "--no-save")) == 2
+        assert "--keys: got '16,32', want one integer" in capsys.readouterr().err
+
+    def test_saves_nothing_where_nothing_is_to_be_saved(self, tmp_path, monkeypatch, capsys):
+        monkeypatch.chdir(tmp_path)
+        assert command_line((*self.LINE, "--no-save")) == 0
+        assert "measured only" in capsys.readouterr().out
+        assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.parametrize(
+        ("option", "says"),
+        [
+            ("--lr=0", "--lr: got 0.0, want a learning rate > 0"),
+            ("--lr=fast", "--lr: got 'fast', want a learning rate, e.g. 0.1"),
+            ("--steps=0", "--steps: got 0, want an integer from 1"),
+            ("--optimiser=adamw", "did you mean 'adam'?"),
+            ("--seeds=few", "--seeds: got 'few', want an integer"),
+        ],
+    )
+    def test_a_wrong_option_is_one_line(self, option, says, tmp_path, monkeypatch, capsys):
+        monkeypatch.chdir(tmp_path)
+        assert command_line((*self.LINE, option)) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert says in err
+        assert err.count("\n") == 1
