@@ -212,7 +212,10 @@ def _is_open(row: Row) -> bool:
 def _in_full(row: Row) -> Told:
     each, every = cells(row), rows.cells(row)
     sign = "" if _is_open(row) or row.verdict is Outcome.NOT_RUN else "✗ "
-    numbers = f"{every['check']}: measured {each['measured']}, {_predicted(row)}"
+    numbers = f"measured {each['measured']}, {_predicted(row)}"
+    if row.id.startswith(MOVED):
+        numbers = f"{each['measured']} from where the baseline has it"
+    numbers = f"{every['check']}: {numbers}"
     details = [("", numbers), ("", _capitalized(every["reason"]))]
     if row.claim:
         where = ", ".join(filter(None, (row.claim.source, row.claim.section)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Unpack
 
 from sdpa_check.checks import Check, law_parameters
@@ -155,7 +156,7 @@ def _refuse_pairs(inputs: Inputs) -> None:
 
 
 def _sorted(rows: list[Row], sort: str) -> list[Row]:
-    """The rows, pipeline by pipeline, in the order of one measured number."""
+    """The rows, pipeline by pipeline, in the order of one measured number, NaN last."""
     if sort == "none":
         return rows
     wanted = {
@@ -169,7 +170,7 @@ def _sorted(rows: list[Row], sort: str) -> list[Row]:
         for row in rows
         if (row.quantity, row.params.get("statistic")) == wanted and row.estimate
     }
-    return sorted(rows, key=lambda row: keys[_group(row)])
+    return sorted(rows, key=lambda row: (math.isnan(keys[_group(row)]), keys[_group(row)]))
 
 
 def _group(row: Row) -> tuple[int, int, str]:

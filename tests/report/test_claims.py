@@ -138,6 +138,10 @@ def test_what_is_wrong_is_told_first_and_in_full(unexpected):
         "Right: it is larger: 0.271 against 0.185.",
         "Source: B, 1.4.",
     ]
+    assert claims.sentences(told[2]) == [
+        "dot.variance dk=8: 0.001 ± 0.010 from where the baseline has it.",
+        "Moved by 0.3.",
+    ]
     assert claims.sentences(told[1]) == [
         "dot.variance dk=8: measured 8.0025 ± 0.0074, predicted 8 (exact).",
         "Outside the band.",

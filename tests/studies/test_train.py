@@ -1,4 +1,4 @@
-"""`train`: honest rows, the same numbers however they come about, and errors that name the input."""
+"""`train`: honest rows, the same numbers however they come about, errors that name the input."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def test_losses_are_those_of_the_plain_loops():
 
 
 def test_gradient_is_that_of_the_complex_step():
-    """Im L(w + ih)/h has no cancellation: it is the derivative to rounding (Squire & Trapp 1998)."""
+    """Im L(w + ih)/h does not cancel: the derivative to rounding (Squire & Trapp 1998)."""
     weights, c, batch = layer()
     _, gradient = model.losses_and_gradients(weights, c, batch)
     for name in Weights._fields:
@@ -129,7 +129,7 @@ def test_the_initial_law_has_no_preferred_sign():
 
 
 def test_a_query_is_a_noisy_copy_of_its_key():
-    """Moments of 64 000 features; 6 standard errors each, a false alarm in 1e-8 (two-sided 2e-9)."""
+    """Moments of 64 000 features; 6 standard errors each, five false alarms in 1e8."""
     task = Task(dk=1, dmodel=64, keys=1000)
     batch = model.draw(np.random.default_rng(4), task)
     n, x, z = 64_000, batch.keys.astype(float), batch.queries.astype(float)
