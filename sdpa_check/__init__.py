@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from sdpa_check.studies.gradient import gradient
     from sdpa_check.studies.ledger import ledger
     from sdpa_check.studies.saturation import saturation
+    from sdpa_check.studies.train import train
     from sdpa_check.studies.variance import variance
     from sdpa_check.studies.verify import verify
     from sdpa_check.tails import diagnose
@@ -51,6 +52,7 @@ __all__ = [
     "gradient",
     "ledger",
     "saturation",
+    "train",
     "variance",
     "verify",
 ]
@@ -65,6 +67,7 @@ _HOMES = {
     "gradient": "sdpa_check.studies.gradient",
     "ledger": "sdpa_check.studies.ledger",
     "saturation": "sdpa_check.studies.saturation",
+    "train": "sdpa_check.studies.train",
     "variance": "sdpa_check.studies.variance",
     "verify": "sdpa_check.studies.verify",
 }

@@ -28,6 +28,7 @@ LAYERS = (
     {"softmax", "engine", "power"},
     {"measures", "verdict", "tails"},
     {"estimates"},
+    {"training"},
     {"quantities"},
     {"checks"},
     {"sampling", "inputs"},

@@ -116,9 +116,13 @@ class PipelineWork:
         return self.groups * (drawn + self.queries * keys * (132.0 + scores_cost))
 
     def with_grids(self, generator: np.random.Generator) -> PipelineWork:
-        """The same work with grids that fit its norms, found from one block of its own."""
+        """The same work with grids that fit its norms, found from one block of its own.
+
+        Where every row of that block overflows there is nothing to fit, and any grid will do.
+        """
         _, rows = self._statistics(generator)
-        return dataclasses.replace(self, grids=tuple(SampleGrid.of(rows[n]) for n in SPREAD))
+        norms = (rows[name] if rows[name].size else np.ones(1) for name in SPREAD)
+        return dataclasses.replace(self, grids=tuple(map(SampleGrid.of, norms)))
 
     def block(self, generator: np.random.Generator) -> Sums:
         """Draw one block and return its sums."""

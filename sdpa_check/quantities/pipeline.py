@@ -55,6 +55,18 @@ def _logits(function: Callable[[dict[str, NDArray[Any]]], NDArray[Any]]) -> Call
     return estimate
 
 
+def _overflow(case: Case, samples: tuple[Sample, ...]) -> Estimate:
+    """The share of rows that overflow, of which all may be."""
+    del case
+    (sample,) = samples
+    lost, kept = LOGITS.index("overflow"), LOGITS.index("rows")
+    return estimates.function_of_means(
+        sample.replicates,
+        lambda m: m["logits"][:, lost] / (m["logits"][:, lost] + m["logits"][:, kept]),
+        samples=int(sample.replicates.sums["logits"][:, [lost, kept]].sum()),
+    )
+
+
 def _mean(m: dict[str, NDArray[Any]]) -> NDArray[Any]:
     return np.asarray(m["sum"] / m["count"])
 
@@ -243,7 +255,7 @@ QUANTITIES = (
     _quantity(
         "ledger.overflow",
         "share of rows with a logit that is not finite",
-        _logits(lambda m: m["overflow"] / (m["overflow"] + m["rows"])),
+        _overflow,
         lead=False,
     ),
     _quantity(

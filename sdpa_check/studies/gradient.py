@@ -108,5 +108,6 @@ def _note(rows: Sequence[Row], design: Design) -> str | None:
         f"d_k={design.dk}, m={design.keys}: without the scale the RMS of ‖∂L/∂q‖ is {rms:.3g}, "
         f"with 1/√d {scaled_rms:.3g}; the median row has {median:.3g} against "
         f"{scaled_median:.3g}. The RMS is {bursts[0]:.3g} times the median unscaled, "
-        f"{bursts[1]:.3g} times scaled: what the scale buys is a gradient that does not depend on d_k and is not made of bursts."
+        f"{bursts[1]:.3g} times scaled: what the scale buys is a gradient that does not depend on "
+        "d_k and is not made of bursts."
     )

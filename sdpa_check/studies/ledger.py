@@ -113,7 +113,7 @@ def study(
         )
         for design in designs
         for chain in chains
-        for name, s in ASKED
+        for name, s in asked(chain)
     ]
     record = {
         "dk": list(dict.fromkeys(d.dk for d in designs)),
@@ -131,6 +131,12 @@ def study(
         lambda rows: _notes(rows, designs, chains),
         finish=lambda rows: _sorted(rows, sort),
     )
+
+
+def asked(chain: Pipeline) -> tuple[tuple[str, str | None], ...]:
+    """The quantities that are asked of a pipeline: overflow too where it rounds."""
+    rounds = any(step.name == "dtype" for step in chain.steps)
+    return (*ASKED, ("ledger.overflow", None)) if rounds else ASKED
 
 
 def parsed(

@@ -44,9 +44,9 @@ class Account:
         variance: Var x over everything.
         std: its square root.
         within_variance: what the softmax sees: Var(x | q) for keys drawn anew at the same query
-            (and the same W or v), averaged over those, plus the variance over the m positions of
-            a bias that depends on the position. It does not shrink with m as the sample variance
-            of m logits around their own mean does, and constants of a row do not enter.
+            (and the same W or v), averaged over those, plus the sample variance over the m positions of a
+            bias that depends on the position. That is E Σ_j (x_j − x̄)²/(m−1), the expected sample
+            variance of a row, for every m ≥ 2; constants of a row do not enter.
         entropy: E[H] of p = softmax(x).
         sum_squares: E[Σp²].
         frobenius_rms: √E‖J‖_F², J = diag(p) − ppᵀ.
@@ -208,15 +208,19 @@ def _capped_law(design: Design, squash: Squash) -> _Moments:
 
 
 def _biased(moments: _Moments, slope: float, keys: int | None) -> _Moments:
-    """With −r(m−1−j) on key j: mean − r(m−1)/2, both variances + r²(m²−1)/12."""
+    """With −r(m−1−j) on key j: mean − r(m−1)/2, variance + r²(m²−1)/12.
+
+    The variance within a row is the expected sample variance, of divisor m − 1: + r²m(m+1)/12.
+    """
     if slope == 0 or keys is None:
         return moments
     shift, spread = -slope * (keys - 1) / 2, slope**2 * (keys**2 - 1) / 12
+    sample = slope**2 * keys * (keys + 1) / 12 if keys > 1 else 0.0
     mean, variance, within = moments
     return (
         _plus(mean, shift, "− r(m−1)/2"),
         _plus(variance, spread, "+ r²(m²−1)/12"),
-        _plus(within, spread, "+ r²(m²−1)/12"),
+        _plus(within, sample, "+ r²m(m+1)/12"),
     )
 
 

@@ -17,7 +17,11 @@ from sdpa_check.report.figures import from_json, to_json
 from sdpa_check.studies import train as study_
 from sdpa_check.studies.train import train
 from sdpa_check.studies.train_figures import MOST_PANELS, figures
+from sdpa_check.studies.train_rows import training_rows
 from sdpa_check.theory.saturation import gaussian_rows
+from sdpa_check.training.measures import Results
+from sdpa_check.training.model import Task
+from sdpa_check.training.trial import Curve, Trial
 
 DK, SCALE = (4, 16), ("none", "sqrt")
 SMALL = {"lr": (0.3, 3.0), "warmup": (0, 8), "seeds": 3, "steps": 40, "keys": 32, "jobs": 1}
@@ -98,6 +102,40 @@ def test_the_best_rate_is_the_one_with_the_least_loss(finished, row):
                 losses[first] - losses[best.value], abs=1e-12
             )
             assert kept.estimate.value >= 0
+
+
+def test_differences_at_the_best_rates_have_their_signs():
+    """Hand-made final losses with a best rate of its own for every d_k and warmup."""
+    losses = {
+        (4, 0, 1.0): 1.0,
+        (4, 0, 3.0): 2.0,
+        (16, 0, 1.0): 4.0,
+        (16, 0, 3.0): 3.0,
+        (4, 8, 1.0): 6.0,
+        (4, 8, 3.0): 5.5,
+        (16, 8, 1.0): 0.25,
+        (16, 8, 3.0): 0.75,
+    }
+    curves = {}
+    for (dk, warmup, lr), loss in losses.items():
+        for seed in range(2):
+            one = Trial(
+                task=Task(dk=dk, dmodel=64, keys=32),
+                scale="sqrt",
+                multiplier=1.0,
+                lr=lr,
+                warmup=warmup,
+                steps=1,
+                optimiser="sgd",
+                seed=seed,
+            )
+            curves[one] = Curve((loss,), (loss,))
+    found = {each.id: each.estimate.value for each in training_rows(Results(curves))}
+    assert found["train.final_loss[dk=16,scale=sqrt,warmup=0,lr=best at d_k=4−best]"] == 1.0
+    assert found["train.final_loss[dk=16,scale=sqrt,warmup=8,lr=best at d_k=4−best]"] == 0.5
+    assert found["train.final_loss[dk=4,scale=sqrt,warmup=8−0,lr=best]"] == 4.5
+    assert found["train.final_loss[dk=16,scale=sqrt,warmup=8−0,lr=best]"] == -2.75
+    assert found["train.best_lr[dk=16,scale=sqrt,warmup=8,lr=best]"] == 1.0
 
 
 def test_every_claim_is_answered_once_for_each_d_k_it_is_about(finished):

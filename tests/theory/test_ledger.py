@@ -623,7 +623,7 @@ def holds(values, expected, name):
     assert z < Z, f"{name}: {values.mean():.6g} ± {error:.2g}, predicted {expected:.6g}"
 
 
-def compare(x, found, bias):
+def compare(x, found):
     """Hold every exact prediction to the rows of logits x."""
     m = x.shape[1]
     mean = found.mean.value
@@ -631,8 +631,7 @@ def compare(x, found, bias):
     if found.variance.kind == "exact":
         holds(((x - mean) ** 2).mean(1), found.variance.value, "variance")
     if found.within_variance.kind == "exact":
-        # Σ(x − x̄)²/(m−1) is unbiased for the random part, not for the bias by position.
-        holds(x.var(1, ddof=1) - bias / (m - 1), found.within_variance.value, "within")
+        holds(x.var(1, ddof=1), found.within_variance.value, "within")
     if found.entropy.kind == "exact":
         p = np.exp(x - x.max(1, keepdims=True))
         p /= p.sum(1, keepdims=True)
@@ -699,10 +698,17 @@ def test_simulated_pipelines(text, design, least):
     found = account(pipeline(text), design)
     exact = [p for p in (found.mean, found.variance, found.within_variance) if p.kind == "exact"]
     assert len(exact) + 3 * (found.entropy.kind == "exact") == least
-    m, slopes = design.keys, [float(s.arguments[0]) for s in pipeline(text) if s.name == "alibi"]
     seed = sum(text.encode()) + design.dk
-    compare(simulate(text, design, seed), found, sum(slopes) ** 2 * (m**2 - 1) / 12)
+    compare(simulate(text, design, seed), found)
 
+
+@pytest.mark.parametrize("keys", [2, 3, 64])
+def test_bias_by_position_within_a_row(keys):
+    """To the total it adds its variance over positions, to the row its sample variance."""
+    found = account(pipeline("scale:sqrt|alibi:0.5"), gaussian(keys=keys))
+    bias = -0.5 * np.arange(keys - 1, -1, -1)
+    assert found.variance.value == pytest.approx(1 + bias.var(), rel=1e-13)
+    assert found.within_variance.value == pytest.approx(1 + bias.var(ddof=1), rel=1e-13)
 
 NODES = np.polynomial.legendre.leggauss(160)
 
