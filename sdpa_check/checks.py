@@ -93,7 +93,8 @@ def parameters(case: Case, asked: Quantity | ExactQuantity) -> dict[str, Any]:
         return dict(case.inputs)
     first = case.designs[0]
     dk: int | list[int] = first.dk if not asked.sweep else [d.dk for d in case.designs]
-    params: dict[str, Any] = {"dk": dk, **law_parameters(first), "keys": first.keys}
+    laws = {} if asked.trained else law_parameters(first)
+    params: dict[str, Any] = {"dk": dk, **laws, "keys": first.keys}
     params["scale"] = None if case.scale is None else case.scale.name
     if asked.sweep:
         return params

@@ -12,8 +12,10 @@ from sdpa_check.measures.dot import DotWork, block_vectors
 from sdpa_check.measures.pipeline import PipelineWork
 from sdpa_check.measures.rows import RowsShape, RowsWork
 from sdpa_check.measures.weights import WeightsWork
-from sdpa_check.quantities import ExactQuantity, Quantity, Sample, multiplier, quantity
+from sdpa_check.quantities import ExactQuantity, Quantity, Sample, multiplier, quantity, training
 from sdpa_check.quantities.pipeline import pipeline_text
+from sdpa_check.training.measures import TrainWork
+from sdpa_check.training.start import StartWork
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,16 +24,19 @@ if TYPE_CHECKING:
     from sdpa_check.quantities import Case
     from sdpa_check.records import Design
 
-SizedWork = DotWork | RowsWork | WeightsWork | PipelineWork
+SizedWork = DotWork | RowsWork | WeightsWork | PipelineWork | StartWork | TrainWork
 
 Key = tuple[str, "Design"]
-"""What is sampled once: the kind of block, with its pipeline where it has one, and the design."""
+"""What is sampled once: the kind of block, with its pipeline or training if any, and the design."""
 
 PILOT_BLOCKS = 32
 """Blocks of the pilot that plans the sample size; it has streams of its own and is thrown away."""
 
 WORK_LIMIT = 2e11
 """Elementary operations a planned run may cost; beyond, checks may end inconclusive and say so."""
+
+SEEDS = 32
+"""Blocks of a training, each a seed of every setting: neither planned nor changed by settings."""
 
 _FOLLOWERS = 8
 """A quantity that does not lead may ask for at most this many times the blocks of those that do."""
@@ -46,7 +51,9 @@ def keys(check: Check) -> set[Key]:
 
 
 def kind(asked: Quantity, case: Case) -> str:
-    """The kind of block on which a case is measured: the quantity's, and the pipeline if any."""
+    """The kind of block on which a case is measured, with the pipeline or the training if any."""
+    if asked.trained:
+        return training.kind(asked.sampling, case)
     return f"pipeline {pipeline_text(case)}" if asked.sampling == "pipeline" else asked.sampling
 
 
@@ -72,8 +79,8 @@ def sample(
     """
     make = _work_maker(kind_, design, group, settings)
     label = f"d_k={design.dk}" + (f", m={design.keys}" if design.keys else "")
-    blocks = _blocks_of_samples(make("main"), settings) or _planned(make, group, settings, total)
-    blocks = engine.whole(blocks)
+    work = make("main")
+    blocks = engine.whole(_blocks(work, make, group, settings, total))
     done = 0
 
     def advance(step: int) -> None:
@@ -82,7 +89,6 @@ def sample(
         if settings.progress is not None:
             settings.progress(label, done, blocks)
 
-    work = make("main")
     return Sample(work=work, replicates=_merged(work, blocks, settings, advance))
 
 
@@ -107,6 +113,8 @@ def _work_maker(
 ) -> Callable[[str], SizedWork]:
     """A function from the name of the random stream to the work of a design."""
     wanted = None if settings.samples is None else max(1, settings.samples // power.MIN_BLOCKS)
+    if kind_.startswith(("start ", "train ")):
+        return _training_maker(kind_, design, group, settings)
     if kind_.startswith("pipeline "):
         return _pipeline_maker(kind_.removeprefix("pipeline "), design, group, settings, wanted)
     if kind_ == "dot":
@@ -138,6 +146,36 @@ def _pipeline_maker(
     scout = dataclasses.replace(whole, stream="scout")
     grids = scout.with_grids(rng.generator(settings.seed, scout.experiment, 0)).grids
     return lambda stream: dataclasses.replace(work, grids=grids, stream=stream)
+
+
+def _training_maker(
+    kind_: str, design: Design, group: list[Check], settings: Settings
+) -> Callable[[str], SizedWork]:
+    """One work for all settings that the group asks about: they share their draws."""
+    name = kind_.partition(" ")[0]
+    asked = [case for check in group for case in check.cases if design in case.designs]
+    cases = [case for case in asked if training.kind(name, case) == kind_]
+    if name == "train":
+        pairs = [each for case in cases for each in training.pair(case)]
+        trials = [training.trial(each, applied(each, design, settings)) for each in pairs]
+        work = TrainWork(tuple(dict.fromkeys(trials)))
+        return lambda _: work
+    multipliers = tuple(sorted({applied(case, design, settings) for case in cases}))
+    task = training.task(cases[0])
+    return lambda stream: StartWork(task, multipliers, stream)
+
+
+def _blocks(
+    work: SizedWork,
+    make: Callable[[str], SizedWork],
+    group: list[Check],
+    settings: Settings,
+    total: int,
+) -> int:
+    """How many blocks: fixed for a training, else as asked for or planned."""
+    if isinstance(work, TrainWork):
+        return SEEDS
+    return _blocks_of_samples(work, settings) or _planned(make, group, settings, total)
 
 
 def _blocks_of_samples(work: SizedWork, settings: Settings) -> int | None:

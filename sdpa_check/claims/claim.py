@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from sdpa_check.records import Relation
 
 
-OPTIONAL = ("scale", "statistic", "level", "temperature")
+OPTIONAL = (
+    *("scale", "statistic", "level", "temperature"),
+    *("warmup", "versus_scale", "versus_lr", "versus_warmup"),
+)
 """Parameters of quantities that a claim may leave out."""
 
 

@@ -191,6 +191,8 @@ def allowed(asked: Quantity | ExactQuantity) -> dict[str, Param]:
     own = {name: PARAMS[name] for name in asked.params}
     if isinstance(asked, ExactQuantity):
         return own
+    if asked.trained:  # the layer and its task draw by laws of their own
+        return {"dk": DESIGN["dk"], "dmodel": DESIGN["dmodel"], **ROW, **own}
     return {**DESIGN, **(ROW if asked.sampling != "dot" else {}), **own}
 
 

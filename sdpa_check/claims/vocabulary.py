@@ -31,6 +31,8 @@ _EXAMPLES = {
     "threshold": 3.0,
     "low": 0.1,
     "high": 0.9,
+    "lr": 1.0,
+    "steps": 200,
 }
 _STATISTICS = ("mean", "rms", "median", "q05", "q95")
 _KINDS = {"exact": "exact", "limit": "in a limit", "infinite": "∞"}
@@ -39,6 +41,8 @@ _BLOCKS = {
     "rows": "softmax rows",
     "weights": "softmax rows and their weights",
     "pipeline": "softmax rows behind a pipeline",
+    "start": "new layers of the task of train",
+    "train": "layers trained on the task of train",
 }
 
 
@@ -81,6 +85,8 @@ def predicted(asked: Quantity | ExactQuantity) -> str:
         )
         return f"the number itself, {rounding}"
     statistics = _STATISTICS if "statistic" in asked.params else (None,)
+    if asked.trained:
+        return _KINDS.get(_kind(asked, None, {}), "none: measured only")
     found = {each: _text(_by_kind(asked, each)) for each in statistics}
     told = [f"{each}: {text}" if each else text for each, text in found.items() if text]
     return "; ".join(told) or "none: measured only"

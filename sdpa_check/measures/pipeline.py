@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sdpa_check import rng, softmax
+from sdpa_check.errors import InputError
 from sdpa_check.histogram import SampleGrid
 from sdpa_check.logits.pipeline import Pipeline, parse
 from sdpa_check.logits.transforms import Context
@@ -39,9 +40,9 @@ SPREAD = ("frobenius", "gradient_logits", "gradient_query", "gradient_w_q")
 norms of ∂L/∂s, ∂L/∂q and ∂L/∂W_Q for a gradient ∂L/∂p of independent N(0, 1) entries.
 """
 
-_ADDITIVE = parse("additive")
-"""The one pipeline that runs in float32 where q and k are drawn in it: tanh takes half the time
-there, and no such score can overflow; of others float64 alone tells a true overflow.
+_ADDITIVE = (parse("additive"), parse("additive:unit"))
+"""Pipelines that run in float32 where q and k are drawn in it: tanh takes half the time there, and
+no such score can overflow. Of others float64 alone tells a true overflow.
 """
 
 _GROUP_SCORES = 1 << 17
@@ -85,9 +86,15 @@ class PipelineWork:
         """Blocks of about 2^15 scores, of at most about `rows` rows if that is given.
 
         A score that draws weights of its own draws them for a group: more and smaller groups then.
+
+        Raises:
+            InputError: keys that depend on the query.
         """
+        if design.corr.startswith("qk:"):
+            want = "none, ar1 or equi: a pipeline acts on keys that many queries share"
+            raise InputError("--corr", design.corr, want)
         keys = row_length(design)
-        queries = min(64 if "additive" in pipeline else 128, max(4, _GROUP_SCORES // keys))
+        queries = min(32 if "additive" in pipeline else 128, max(4, _GROUP_SCORES // keys))
         groups = max(1, min(32, _BLOCK_SCORES // (queries * keys)))
         if rows is not None and rows < queries * groups:
             queries = max(1, min(queries, rows))
@@ -153,7 +160,7 @@ class PipelineWork:
         upstream = generator.standard_normal((self.queries, keys))
         inputs = np.sqrt(generator.chisquare(self.d_model or design.dk, self.queries))
         pipeline = pipeline_of(self.pipeline)
-        if pipeline != _ADDITIVE:
+        if pipeline not in _ADDITIVE:
             q, k = q.astype(np.float64), k.astype(np.float64)
         applied = pipeline.run(own, lambda _: (q, k), context)
         logits, k = (np.asarray(x, np.float64) for x in (applied.logits, applied.k))
@@ -240,7 +247,8 @@ def _through_softmax(x: NDArray[np.float64], g: NDArray[np.float64]) -> NDArray[
 def _within(x: NDArray[np.float64]) -> float:
     """Σ over rows of the sample variance within the row."""
     centred = x - x.mean(axis=1, keepdims=True)
-    return float(np.vdot(centred, centred)) / (x.shape[1] - 1)
+    squares = float(np.vdot(centred, centred))
+    return squares / float(x.shape[1] - 1)
 
 
 def _norms(x: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -11,6 +11,7 @@ from sdpa_check.quantities import (
     pipeline,
     rows,
     sweeps,
+    training,
     variants,
     weights,
 )
@@ -20,7 +21,10 @@ __all__ = ["QUANTITIES", "Case", "ExactQuantity", "Quantity", "Sample", "multipl
 
 QUANTITIES: dict[str, Quantity | ExactQuantity] = {
     q.name: q
-    for module in (moments, law, sweeps, rows, weights, pipeline, exact, attention, variants)
+    for module in (
+        *(moments, law, sweeps, rows, weights, pipeline),
+        *(training, exact, attention, variants),
+    )
     for q in module.QUANTITIES
 }
 """Name → quantity, in the order in which tables show them."""

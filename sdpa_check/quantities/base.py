@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sdpa_check.logits.scaling import Scaling
     from sdpa_check.records import Design, Estimate, Prediction
 
-Sampling = Literal["dot", "rows", "weights", "pipeline"]
+Sampling = Literal["dot", "rows", "weights", "pipeline", "start", "train"]
 """On which kind of block a quantity is measured."""
 
 
@@ -100,6 +100,11 @@ class Quantity:
     statistic: str | None = None
     sweep: bool = False
     lead: bool = True
+
+    @property
+    def trained(self) -> bool:
+        """Whether it is about a layer in training, which draws by laws of its own."""
+        return self.sampling in {"start", "train"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,6 +53,18 @@ def _numbers(value: object) -> bool:
     return isinstance(value, list) and len(value) > 0 and all(map(_number, value))
 
 
+def _count(value: object) -> bool:
+    return _integer(value) and 0 < value <= MOST_STEPS  # type: ignore[operator]
+
+
+def _count_or_0(value: object) -> bool:
+    return value == 0 or _count(value)
+
+
+def _rate(value: object) -> bool:
+    return _positive(value) and value <= LARGEST_RATE  # type: ignore[operator]
+
+
 def _vectors(value: object) -> bool:
     rows = isinstance(value, list) and len(value) > 0 and all(map(_numbers, value))
     return rows and len({len(row) for row in value}) == 1  # type: ignore[attr-defined]
@@ -75,6 +87,9 @@ def _one_of(*names: object) -> Callable[[object], bool]:
     return lambda value: value in names
 
 
+MOST_STEPS, LARGEST_RATE = 1_000_000, 1e6
+"""Bounds on steps and learning rates of training."""
+
 _NUMBER, _POSITIVE, _TEXT = "a finite number", "a number > 0", "a text"
 
 DESIGN = {
@@ -87,7 +102,7 @@ DESIGN = {
     "mean": Param("mean of q, and of k", _NUMBER, _number),
     "mean_k": Param("mean of k, if another", _NUMBER, _number),
     "corr": Param("dependence: none, ar1:ρ, equi:ρ, qk:ρ", _TEXT, _text),
-    "dmodel": Param("d_model, for the rule sqrt_dmodel", "an integer", _integer),
+    "dmodel": Param("d_model, for the rule sqrt_dmodel and for training", "an integer", _integer),
 }
 """Parameters of the draws, which every sampled quantity takes."""
 
@@ -103,6 +118,28 @@ PARAMS = {
     ),
     "level": Param("level of a quantile", "a number between 0 and 1", _fraction),
     "pipeline": Param("steps from q and k to logits, as for --pipeline", _TEXT, _text),
+    "lr": Param("learning rate", f"a number > 0, at most {LARGEST_RATE:g}", _rate),
+    "steps": Param("steps of training", f"an integer from 1 to {MOST_STEPS}", _count),
+    "warmup": Param(
+        "steps over which the learning rate rises; 0 if not given",
+        f"an integer from 0 to {MOST_STEPS}",
+        _count_or_0,
+    ),
+    "versus_scale": Param(
+        "scaling rule of the other training, if another",
+        "the name of a rule or a number > 0",
+        _scale,
+    ),
+    "versus_lr": Param(
+        "learning rate of the other training, if another",
+        f"a number > 0, at most {LARGEST_RATE:g}",
+        _rate,
+    ),
+    "versus_warmup": Param(
+        "warmup of the other training, if another",
+        f"an integer from 0 to {MOST_STEPS}",
+        _count_or_0,
+    ),
     "threshold": Param("the bound of an exceedance", _POSITIVE, _positive),
     "low": Param("lower end of an interval", "a number between 0 and 1", _fraction),
     "high": Param("upper end of an interval", "a number between 0 and 1", _fraction),

@@ -13,6 +13,7 @@ import numpy as np
 
 from sdpa_check.errors import InputError
 from sdpa_check.logits.transforms import Context
+from sdpa_check.logits.transforms.floats import to_float16
 from sdpa_check.logits.transforms.logits import SoftCap
 from sdpa_check.logits.transforms.vectors import RoPE, normalised
 from sdpa_check.quantities.attention import _WEIGHTS as WEIGHTS
@@ -67,15 +68,16 @@ def _scale_position_error(case: Case) -> list[float]:
 
 
 def _float16_scale_error(case: Case) -> list[float]:
-    q, k = (x.astype(np.float16) for x in vectors(case))
-    c = np.float16(1 / math.sqrt(len(q)))
+    q, k = (_float16(x) for x in vectors(case))
+    c = float(_float16(np.array(1 / math.sqrt(len(q)))))
+    on_scores, on_query = _float16(_float16(k @ q) * c), _float16(k @ _float16(c * q))
+    with np.errstate(invalid="ignore"):
+        return [float(np.abs(on_scores - on_query).max())]
 
-    def products(query: Floats) -> Floats:
-        """Of float16 numbers, summed up in more digits and rounded once, as hardware does."""
-        return np.asarray((k.astype(np.float64) @ query.astype(np.float64)).astype(np.float16))
 
-    with np.errstate(over="ignore", invalid="ignore"):
-        return [float(np.abs(products(q) * c - products(q * c)).max())]
+def _float16(x: Floats) -> Floats:
+    """Rounded: a sum of products is one step, as hardware adds them up in a wider type."""
+    return np.asarray(to_float16(x), np.float64)
 
 
 def _scale_cost_ratio(case: Case) -> list[float]:

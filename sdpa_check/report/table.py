@@ -9,7 +9,7 @@ import textwrap
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TextIO
 
-from sdpa_check.report import claims, claims_table, measured, rows, summary, terminal
+from sdpa_check.report import claims, claims_table, ledger_table, measured, rows, summary, terminal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -67,7 +67,9 @@ def show(run: Run, stream: TextIO) -> None:
 
 
 def render(run: Run, *, width: int, color: bool) -> str:
-    """The table of `run` with its title, outcome, notes and reasons; of claims, one line each.
+    """The table of `run` with its title, outcome, notes and reasons.
+
+    Claims have one line each, and so have the pipelines of a ledger.
 
     Args:
         run: a finished run.
@@ -78,6 +80,8 @@ def render(run: Run, *, width: int, color: bool) -> str:
     """
     if claims.judges(run):
         return claims_table.render(run, width=width, color=color)
+    if ledger_table.accounts_for_changes(run):
+        return _ledger(run, width=width, color=color)
     layout = _layout(run, width)
     stream = io.StringIO()
     console = terminal.console(stream, max(width, layout.width), color=color)
@@ -89,6 +93,18 @@ def render(run: Run, *, width: int, color: bool) -> str:
         console.print()
     _measured_only(console, run, width)
     _footer(console, run, prose, z=layout.shows_z)
+    return terminal.finished(stream)
+
+
+def _ledger(run: Run, *, width: int, color: bool) -> str:
+    stream = io.StringIO()
+    console = terminal.console(stream, width, color=color)
+    prose = min(width, terminal.PROSE)
+    terminal.write(console, summary.title(run), prose, style="bold", hang=_INDENT)
+    console.print()
+    ledger_table.write(console, run, width)
+    console.print()
+    _footer(console, run, prose, z=False)
     return terminal.finished(stream)
 
 

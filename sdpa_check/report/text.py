@@ -7,7 +7,16 @@ import json
 from csv import DictWriter
 from typing import TYPE_CHECKING, Any
 
-from sdpa_check.report import claims, claims_text, markup, measured, record, rows, summary
+from sdpa_check.report import (
+    claims,
+    claims_text,
+    ledger_table,
+    markup,
+    measured,
+    record,
+    rows,
+    summary,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -81,20 +90,28 @@ def markdown(run: Run) -> str:
     """GitHub tables of the numbers as people read them, with outcome, notes and reasons."""
     if claims.judges(run):
         return claims_text.markdown(run)
-    own, _ = measured.partition(run)
-    cells = [[each[name] for name in _COLUMNS] for each in rows.run_cells(run, own)]
-    grids = measured.grids(run)
+    ledger = ledger_table.accounts_for_changes(run)
     parts = [
         f"**{markup.escaped(summary.verdict_line(run))}**",
         markup.escaped(" ".join(summary.title(run).split())),
-        *([markup.table([_COLUMNS, *cells], _RIGHT)] if cells else []),
-        *([markup.escaped(measured.title(run, grids))] if grids else []),
-        *(_grid(grid) for grid in grids),
-        markup.escaped(summary.sampling_line(run, z=True)),
+        *(ledger_table.markdown(run) if ledger else _tables(run)),
+        markup.escaped(summary.sampling_line(run, z=not ledger)),
         *(markup.escaped(rows.plain(note)) for note in run.notes),
         *(["\n".join(_reasons(run))] if summary.reasons(run) else []),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _tables(run: Run) -> Iterable[str]:
+    """The checks, then the numbers that are only measured."""
+    own, _ = measured.partition(run)
+    cells = [[each[name] for name in _COLUMNS] for each in rows.run_cells(run, own)]
+    if cells:
+        yield markup.table([_COLUMNS, *cells], _RIGHT)
+    grids = measured.grids(run)
+    if grids:
+        yield markup.escaped(measured.title(run, grids))
+    yield from map(_grid, grids)
 
 
 def _grid(grid: Grid) -> str:

@@ -16,7 +16,6 @@ from sdpa_check.studies.study import Study, conduct, find
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sdpa_check.inputs import Inputs
     from sdpa_check.logits.pipeline import Pipeline
     from sdpa_check.records import Design, Row, Run
 
@@ -97,7 +96,6 @@ def study(
     inputs = resolve(options)
     if sort not in SORTS:
         raise InputError("--sort", sort, "one of " + ", ".join(SORTS))
-    _refuse_pairs(inputs)
     designs = inputs.designs(dk, keys)
     chains = parsed(pipeline, designs, inputs.dmodel)
     checks = [
@@ -155,12 +153,6 @@ def parsed(
     return list(found.values())
 
 
-def _refuse_pairs(inputs: Inputs) -> None:
-    if inputs.corr.startswith("qk:"):
-        want = "none, ar1 or equi: a pipeline acts on keys that many queries share"
-        raise InputError("--corr", inputs.corr, want)
-
-
 def _sorted(rows: list[Row], sort: str) -> list[Row]:
     """The rows, pipeline by pipeline, in the order of one measured number, NaN last."""
     if sort == "none":
@@ -184,7 +176,7 @@ def _group(row: Row) -> tuple[int, int, str]:
 
 
 def _notes(rows: Sequence[Row], designs: Sequence[Design], chains: Sequence[Pipeline]) -> list[str]:
-    notes = [note for chain in chains for note in (f"{chain}: {n}" for n in chain.notes())]
+    notes = [f"{chain}: {note}." for chain in chains for note in chain.notes() if len(chains) < 10]
     dk, keys = designs[0].dk, designs[0].keys
 
     def std(text: str) -> float | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import sdpa_check
 from sdpa_check import power, rng, verdict
@@ -22,7 +22,7 @@ from sdpa_check.studies.train_notes import notes
 from sdpa_check.studies.train_rows import Start, start_rows, training_rows
 from sdpa_check.training import store, trial
 from sdpa_check.training.measures import Results
-from sdpa_check.training.model import NOISE, Task
+from sdpa_check.training.model import NOISE, WIDTH, Task
 from sdpa_check.training.optimisers import RATES, optimiser
 from sdpa_check.training.trial import Curve, Trial
 
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from sdpa_check.logits.scaling import Scaling
-
-WIDTH: Final = 64
-"""d_model; the largest d_k where that is larger."""
 
 MAX_DK, MAX_STEPS, MAX_SEEDS, MAX_TRIALS, MAX_LR = 1024, 1_000_000, 1000, 20_000, 1e6
 MIN_KEYS, MAX_KEYS = 16, 4096

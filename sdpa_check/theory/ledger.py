@@ -44,9 +44,9 @@ class Account:
         variance: Var x over everything.
         std: its square root.
         within_variance: what the softmax sees: Var(x | q) for keys drawn anew at the same query
-            (and the same W or v), averaged over those, plus the sample variance over the m positions of a
-            bias that depends on the position. That is E Σ_j (x_j − x̄)²/(m−1), the expected sample
-            variance of a row, for every m ≥ 2; constants of a row do not enter.
+            (and the same W or v), averaged over those, plus the sample variance over the m
+            positions of a bias that depends on the position. That is E Σ_j (x_j − x̄)²/(m−1), the
+            expected sample variance of a row, for every m ≥ 2; constants of a row do not enter.
         entropy: E[H] of p = softmax(x).
         sum_squares: E[Σp²].
         frobenius_rms: √E‖J‖_F², J = diag(p) − ppᵀ.

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 NOISE: Final = 0.1
 """ν: what a query shares with the features of its key is √(1 − ν²) of it."""
 
+WIDTH: Final = 64
+"""d_model where none is given; the largest d_k where that is larger."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:

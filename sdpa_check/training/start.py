@@ -50,6 +50,18 @@ class StartWork:
         """The task and the stream; multipliers share draws and do not enter."""
         return json.dumps({"start": self.task.experiment, "stream": self.stream}, sort_keys=True)
 
+    @property
+    def size(self) -> int:
+        """Rows of a block, under one multiplier."""
+        return self.task.keys
+
+    @property
+    def cost(self) -> float:
+        """Elementary operations of a block, roughly."""
+        task, passes = self.task, 2 * len(self.multipliers)
+        products = task.dmodel * task.dk + passes * task.keys * (task.dk + task.keys)
+        return float(2 * task.keys * products + 4 * task.dmodel * task.dk**2)
+
     def block(self, generator: np.random.Generator) -> Sums:
         """Draw a layer and a sequence and return their losses."""
         weights = model.initial(generator, self.task).map(lambda w: w[None])

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from sdpa_check import rng
+from sdpa_check.errors import InputError
 from sdpa_check.logits.transforms import Context
 from sdpa_check.measures import scores
 from sdpa_check.measures.pipeline import (
@@ -301,6 +302,11 @@ def test_shapes(keys, text):
     assert 1 <= few.size <= max(10, 1)
     one = PipelineWork.fitting(design, text, None, 1, Fault())
     assert one.size == 1
+
+
+def test_keys_that_depend_on_the_query_are_refused():
+    with pytest.raises(InputError, match=r"^--corr: got 'qk:0\.5', want none, ar1 or equi"):
+        PipelineWork.fitting(Design(dk=4, keys=4, corr="qk:0.5"), "dot", None, None, Fault())
 
 
 def test_the_experiment_names_what_shapes_the_draws():

@@ -136,10 +136,10 @@ def test_burstiness_is_rms_over_median(made):
 
 
 def test_what_cannot_be_asked(made):
-    with pytest.raises(InputError, match="^statistic: got 'mode'"):
+    with pytest.raises(InputError, match=r"^statistic: got 'mode'"):
         estimate("gradient.logits", case(statistic="mode"), made[0])
     for text in ("softcap:5", "qk_norm:rms", "additive", "proj:xavier | alibi:1"):
-        with pytest.raises(InputError, match="^pipeline: .*scalar factors"):
+        with pytest.raises(InputError, match=r"^pipeline: .*scalar factors"):
             estimate("gradient.query", case(text), made[0])
         assert estimate("gradient.logits", case(text), made[0]).se > 0
     with pytest.raises(InputError, match="pipeline"):

@@ -87,7 +87,7 @@ def test_sqrt_dmodel_is_a_scaling(row):
         ({"corr": "qk:0.5"}, "--corr: got 'qk:0.5'"),
         ({"scale": "sqr"}, "--scale"),
         ({"scale": "sqrt_dmodel"}, "--dmodel"),
-        ({"scale": "iqr"}, "iqr"),
+        ({"scale": "iqr"}, "needs the law of q·k"),
         ({"keys": 1}, "--keys: got 1"),
     ],
 )

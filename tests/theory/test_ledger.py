@@ -625,7 +625,6 @@ def holds(values, expected, name):
 
 def compare(x, found):
     """Hold every exact prediction to the rows of logits x."""
-    m = x.shape[1]
     mean = found.mean.value
     holds(x.mean(1), mean, "mean")
     if found.variance.kind == "exact":
@@ -709,6 +708,7 @@ def test_bias_by_position_within_a_row(keys):
     bias = -0.5 * np.arange(keys - 1, -1, -1)
     assert found.variance.value == pytest.approx(1 + bias.var(), rel=1e-13)
     assert found.within_variance.value == pytest.approx(1 + bias.var(ddof=1), rel=1e-13)
+
 
 NODES = np.polynomial.legendre.leggauss(160)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 import numpy as np
 
@@ -47,6 +47,10 @@ class Dot(Score):
         return np.asarray(q.T @ k)
 
 
+_AT_ONCE: Final = 1 << 15
+"""Terms of an additive score that are worked on together, near the core."""
+
+
 @dataclass(frozen=True, slots=True)
 class Additive(Score):
     """Σ_a v_a tanh(q_a + k_a), v drawn once per block (Bahdanau et al. 2015).
@@ -71,14 +75,17 @@ class Additive(Score):
 
     def score(self, q: FloatArray, k: FloatArray, rng: Generator, context: Context) -> FloatArray:
         """All additive scores, under one v drawn from `rng`."""
-        v = self.weights(rng, context)
-        out = np.zeros((q.shape[1], k.shape[1]), q.dtype)
-        term = np.empty_like(out)  # one component at a time: (d, n, m) would not fit in memory
-        for weight, query, key in zip(v.tolist(), q, k, strict=True):
-            np.add(query[:, None], key, out=term)
-            np.tanh(term, out=term)
-            term *= weight
-            out += term
+        v = self.weights(rng, context).astype(q.dtype)
+        n, m = q.shape[1], k.shape[1]
+        step = max(1, _AT_ONCE // (n * m))  # components at a time: not all of (d, n, m)
+        out = np.zeros((n, m), q.dtype)
+        term = np.empty((min(step, len(v)), n, m), q.dtype)
+        for start in range(0, len(v), step):
+            weights = v[start : start + step]
+            part = term[: len(weights)]
+            np.add(q[start : start + step, :, None], k[start : start + step, None, :], out=part)
+            np.tanh(part, out=part)
+            out += np.tensordot(weights, part, 1)
         return out
 
     def weights(self, rng: Generator, context: Context) -> FloatArray:
