@@ -94,7 +94,7 @@ def gradient(
 
     For example:
 
-      sdpa-check gradient
+      sdpa-check gradient --keys 128
 
       sdpa-check gradient --dk 16,64,256,1024 --keys 16 --scale none,sqrt
     """

@@ -64,9 +64,9 @@ def train(
 
     For example:
 
-      sdpa-check train
+      sdpa-check train --dk 16,64
 
-      sdpa-check train --dk 64 --optimiser adam --lr 0.003,0.01,0.03 --warmup 0 --seeds 10
+      sdpa-check train --dk 64 --optimiser adam --lr 0.01,0.03 --warmup 0
     """
     del config
     kept = (out.out or Path("outputs") / "train") / TRIALS if out.save else None

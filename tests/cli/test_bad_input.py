@@ -42,7 +42,7 @@ BAD = {
     "variance --corr equi:-0.9": "--corr: got 'equi:-0.9', want equi with -0.015873",
     "variance --corr ar1:1": "--corr: got 'ar1:1.0', want ar1 with −1 < ρ < 1",
     "variance --corr ar1": "for example ar1:0.5",
-    "variance --corr ar2:0.5": "--corr: got 'ar2:0.5', want one of ar1, equi, none, qk",
+    "variance --corr ar2:0.5": "--corr: got 'ar2', want one of ar1, equi, none, qk; did you mean",
     # the scale
     "variance --scale foo": "--scale: got 'foo', want one of",
     "variance --scale ,": "--scale: got [], want at least one scaling rule",
