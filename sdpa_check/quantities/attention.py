@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sdpa_check.quantities.exact import Complex, Floats
 
 
-def _vectors(case: Case) -> tuple[Floats, Floats]:
+def vectors(case: Case) -> tuple[Floats, Floats]:
     """The query, shape (d,), and the keys, shape (m, d).
 
     Raises:
@@ -44,16 +44,17 @@ def _vectors(case: Case) -> tuple[Floats, Floats]:
     return q, k
 
 
-def _bounded(case: Case) -> tuple[Floats, Floats]:
-    """As `_vectors`, of sizes for which the bounds on rounding hold."""
-    q, k = _vectors(case)
+def bounded_vectors(case: Case) -> tuple[Floats, Floats]:
+    """As `vectors`, of sizes for which the bounds on rounding hold."""
+    q, k = vectors(case)
     if max(k.shape) > LARGEST_ROW or (np.abs(k) @ np.abs(q)).max() > LARGEST_LOGIT:
         want = f"at most {LARGEST_ROW} keys and components, and Σ|q_a k_a| ≤ {LARGEST_LOGIT:g}"
         raise InputError("k", k.tolist(), want, "the bound on rounding is derived for those")
     return q, k
 
 
-def _values(k: Floats) -> Floats:
+def values(k: Floats) -> Floats:
+    """The values V = K/max|K| that the attention quantities take."""
     return k / (np.abs(k).max() or 1.0)
 
 
@@ -70,35 +71,35 @@ def _logit_gradient(x: Floats, v: Floats) -> Floats:
 
 
 def _scores(case: Case) -> list[float]:
-    q, k = _vectors(case)
+    q, k = vectors(case)
     return [float(s) for s in k @ q]
 
 
 def _scores_scaled(case: Case) -> list[float]:
-    q, k = _vectors(case)
+    q, k = vectors(case)
     return [float(s) for s in k @ q / math.sqrt(len(q))]
 
 
 def _chain_rule_error(case: Case) -> list[float]:
-    q, k = _bounded(case)
-    s, v, root = k @ q, _values(k), math.sqrt(len(q))
+    q, k = bounded_vectors(case)
+    s, v, root = k @ q, values(k), math.sqrt(len(q))
     true = complex_step(lambda x: _loss(x / root, v), s)
     return [float(np.abs(true - _logit_gradient(s / root, v) / root).max())]
 
 
 def _missing_v_error(case: Case) -> list[float]:
-    q, k = _bounded(case)
+    q, k = bounded_vectors(case)
     if len(k) > len(q):
         want = "no more keys than components: J ∂L/∂out must exist"
         raise InputError("k", k.tolist(), want)
-    s, v = k @ q, _values(k)[:, : len(k)]
+    s, v = k @ q, values(k)[:, : len(k)]
     p = softmax(s)
     without = jacobian(p) @ (p @ v) / v.shape[1]
     return [float(np.abs(without - complex_step(lambda x: _loss(x, v), s)).max())]
 
 
 def _bilinear_error(case: Case) -> list[float]:
-    q, k = _bounded(case)
+    q, k = bounded_vectors(case)
     other = k[0]
     in_q = k @ (2 * q + 3 * other) - (2 * (k @ q) + 3 * (k @ other))
     in_k = (2 * k + 3 * other) @ q - (2 * (k @ q) + 3 * (other @ q))
@@ -109,15 +110,15 @@ def _bilinear_error(case: Case) -> list[float]:
 
 
 def _homogeneity_error(case: Case) -> list[float]:
-    q, k = _bounded(case)
-    x, v = k @ q / math.sqrt(len(q)), _values(k)
+    q, k = bounded_vectors(case)
+    x, v = k @ q / math.sqrt(len(q)), values(k)
     return [float(np.abs(softmax(2 * x) @ v - 2 * (softmax(x) @ v)).max())]
 
 
 def _identical_keys_gradient(case: Case) -> list[float]:
     """At W_Q = W_K = 1: the query is W_Q q, every key W_K k₁, so that k₁ is the token of all."""
-    q, k = _bounded(case)
-    token, v, root = k[0], _values(k), math.sqrt(len(q))
+    q, k = bounded_vectors(case)
+    token, v, root = k[0], values(k), math.sqrt(len(q))
     unit = np.eye(len(q))
     size = float(np.linalg.norm(q) * np.linalg.norm(token)) / root
 
@@ -132,15 +133,15 @@ def _identical_keys_gradient(case: Case) -> list[float]:
 
 
 def _sharp_recovery_error(case: Case) -> list[float]:
-    q, k = _bounded(case)
+    q, k = bounded_vectors(case)
     root = math.sqrt(len(q))
     return [float(np.abs(softmax(k @ (root * q) / root) - softmax(k @ q)).max())]
 
 
-_WEIGHTS = WEIGHT_ERROR + (LARGEST_ROW + 2) * UNIT * LARGEST_LOGIT / 2
+WEIGHTS = WEIGHT_ERROR + (LARGEST_ROW + 2) * UNIT * LARGEST_LOGIT / 2
 """Error of a weight when the logits are computed too: d + 2 units of Σ|q_a k_a| ≤ 1000, halved."""
 
-_GRADIENT = 2 * (3 * LARGEST_ROW + 2) * (_WEIGHTS + 2 * LARGEST_ROW * UNIT)
+_GRADIENT = 2 * (3 * LARGEST_ROW + 2) * (WEIGHTS + 2 * LARGEST_ROW * UNIT)
 """Difference of two computed ∂L/∂x. With g = V ∂L/∂out, |g| ≤ 1, and p_i(g_i − p·g): an error η of
 the weights moves p_i by η, p·g by mη, and g itself, of which p·g takes a mean, by mη; the sums over
 m keys and d components add 2(m + d) units at most.
@@ -179,7 +180,7 @@ QUANTITIES = (
         _homogeneity_error,
         "q",
         "k",
-        bound=4 * LARGEST_ROW * _WEIGHTS,  # three outputs of m weights each, and their sums
+        bound=4 * LARGEST_ROW * WEIGHTS,  # three outputs of m weights each, and their sums
     ),
     exact(
         "attention.identical_keys_gradient",
@@ -196,6 +197,6 @@ QUANTITIES = (
         _sharp_recovery_error,
         "q",
         "k",
-        bound=2 * _WEIGHTS,
+        bound=2 * WEIGHTS,
     ),
 )

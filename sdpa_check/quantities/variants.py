@@ -16,10 +16,7 @@ from sdpa_check.logits.transforms import Context
 from sdpa_check.logits.transforms.floats import to_float16
 from sdpa_check.logits.transforms.logits import SoftCap
 from sdpa_check.logits.transforms.vectors import RoPE, normalised
-from sdpa_check.quantities.attention import _WEIGHTS as WEIGHTS
-from sdpa_check.quantities.attention import _bounded as bounded_vectors
-from sdpa_check.quantities.attention import _values as values
-from sdpa_check.quantities.attention import _vectors as vectors
+from sdpa_check.quantities.attention import WEIGHTS, bounded_vectors, values, vectors
 from sdpa_check.quantities.exact import LARGEST_LOGIT, LARGEST_ROW, UNIT, exact
 from sdpa_check.quantities.params import required
 from sdpa_check.softmax import softmax
