@@ -23,7 +23,11 @@ Samples = dict[sampling.Key, "Sample"]
 
 
 def run(
-    checks: Sequence[Check], settings: Settings, population: Sequence[Check] = ()
+    checks: Sequence[Check],
+    settings: Settings,
+    population: Sequence[Check] = (),
+    *,
+    keep: bool = True,
 ) -> tuple[list[Row], Samples]:
     """Sample every design once, then estimate, predict and judge every check.
 
@@ -32,6 +36,7 @@ def run(
         settings: how.
         population: the checks that `checks` were selected from. They share out the false-alarm
             probability and plan the sample sizes, so that selecting fewer changes no number.
+        keep: whether to return the samples; many designs fill much memory.
 
     Raises:
         InputError: for an unknown quantity or a case that it cannot be asked about.
@@ -42,11 +47,36 @@ def run(
     for check in population or checks:
         for key in sampling.keys(check) & needed:
             groups[key].append(check)
-    samples = {
-        key: sampling.sample(*key, group, settings, total)
-        for key, group in sorted(groups.items(), key=lambda item: repr(item[0]))
-    }
-    return [_row(check, samples, settings, total) for check in checks], samples
+    samples: Samples = {}
+    rows: dict[int, Row] = {}
+    for key, group in sorted(groups.items(), key=lambda item: repr(item[0])):
+        samples[key] = sampling.sample(*key, group, settings, total)
+        if not keep:
+            _judge(checks, samples, rows, settings, total)
+            _drop(checks, samples, rows)
+    _judge(checks, samples, rows, settings, total)
+    return [rows[i] for i in range(len(checks))], samples
+
+
+def _judge(
+    checks: Sequence[Check],
+    samples: Samples,
+    rows: dict[int, Row],
+    settings: Settings,
+    total: int,
+) -> None:
+    """Add the rows of the checks whose samples are all there."""
+    for i, check in enumerate(checks):
+        if i not in rows and sampling.keys(check) <= samples.keys():
+            rows[i] = _row(check, samples, settings, total)
+
+
+def _drop(checks: Sequence[Check], samples: Samples, rows: dict[int, Row]) -> None:
+    """Forget the samples that no check still waits for."""
+    waiting = [check for i, check in enumerate(checks) if i not in rows]
+    needed = {key for check in waiting for key in sampling.keys(check)}
+    for key in set(samples) - needed:
+        del samples[key]
 
 
 def _row(check: Check, samples: Samples, settings: Settings, total: int) -> Row:

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING
 from sdpa_check import engine, power, rng
 from sdpa_check.logits import scaling
 from sdpa_check.measures.dot import DotWork, block_vectors
-from sdpa_check.measures.pipeline import PipelineWork
 from sdpa_check.measures.rows import RowsShape, RowsWork
-from sdpa_check.measures.weights import WeightsWork
-from sdpa_check.quantities import ExactQuantity, Quantity, Sample, multiplier, quantity, training
-from sdpa_check.quantities.pipeline import pipeline_text
-from sdpa_check.training.measures import TrainWork
-from sdpa_check.training.start import StartWork
+from sdpa_check.quantities import ExactQuantity, Quantity, Sample, multiplier, quantity
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sdpa_check.checks import Check, Settings
+    from sdpa_check.measures.pipeline import PipelineWork
+    from sdpa_check.measures.weights import WeightsWork
     from sdpa_check.quantities import Case
     from sdpa_check.records import Design
+    from sdpa_check.training.measures import TrainWork
+    from sdpa_check.training.start import StartWork
 
-SizedWork = DotWork | RowsWork | WeightsWork | PipelineWork | StartWork | TrainWork
+    SizedWork = DotWork | RowsWork | WeightsWork | PipelineWork | StartWork | TrainWork
+
 
 Key = tuple[str, "Design"]
 """What is sampled once: the kind of block, with its pipeline or training if any, and the design."""
@@ -53,8 +53,14 @@ def keys(check: Check) -> set[Key]:
 def kind(asked: Quantity, case: Case) -> str:
     """The kind of block on which a case is measured, with the pipeline or the training if any."""
     if asked.trained:
-        return training.kind(asked.sampling, case)
-    return f"pipeline {pipeline_text(case)}" if asked.sampling == "pipeline" else asked.sampling
+        from sdpa_check.quantities.training import kind as kind_of_training
+
+        return kind_of_training(asked.sampling, case)
+    if asked.sampling == "pipeline":
+        from sdpa_check.quantities.pipeline import pipeline_text
+
+        return f"pipeline {pipeline_text(case)}"
+    return asked.sampling
 
 
 def applied(case: Case, design: Design, settings: Settings) -> float:
@@ -80,7 +86,8 @@ def sample(
     make = _work_maker(kind_, design, group, settings)
     label = f"d_k={design.dk}" + (f", m={design.keys}" if design.keys else "")
     work = make("main")
-    blocks = engine.whole(_blocks(work, make, group, settings, total))
+    planned = SEEDS if kind_.startswith("train ") else _blocks_of_samples(work, settings)
+    blocks = engine.whole(planned or _planned(make, group, settings, total))
     done = 0
 
     def advance(step: int) -> None:
@@ -129,6 +136,8 @@ def _work_maker(
     multipliers = tuple(sorted(wanted_multipliers))
     shape = RowsShape.fitting(design.dk, design.keys or 2, wanted)
     if kind_ == "weights":
+        from sdpa_check.measures.weights import WeightsWork
+
         return lambda stream: WeightsWork(design, multipliers, shape, settings.fault, stream)
     whole = RowsShape.fitting(design.dk, design.keys or 2)
     scout = RowsWork(design, multipliers, whole, (), settings.fault, "scout")
@@ -139,6 +148,8 @@ def _work_maker(
 def _pipeline_maker(
     text: str, design: Design, group: list[Check], settings: Settings, wanted: int | None
 ) -> Callable[[str], SizedWork]:
+    from sdpa_check.measures.pipeline import PipelineWork
+
     cases = [case for check in group for case in check.cases]
     d_model = next((case.d_model for case in cases if case.d_model is not None), None)
     work = PipelineWork.fitting(design, text, d_model, wanted, settings.fault)
@@ -152,6 +163,10 @@ def _training_maker(
     kind_: str, design: Design, group: list[Check], settings: Settings
 ) -> Callable[[str], SizedWork]:
     """One work for all settings that the group asks about: they share their draws."""
+    from sdpa_check.quantities import training
+    from sdpa_check.training.measures import TrainWork
+    from sdpa_check.training.start import StartWork
+
     name = kind_.partition(" ")[0]
     asked = [case for check in group for case in check.cases if design in case.designs]
     cases = [case for case in asked if training.kind(name, case) == kind_]
@@ -163,19 +178,6 @@ def _training_maker(
     multipliers = tuple(sorted({applied(case, design, settings) for case in cases}))
     task = training.task(cases[0])
     return lambda stream: StartWork(task, multipliers, stream)
-
-
-def _blocks(
-    work: SizedWork,
-    make: Callable[[str], SizedWork],
-    group: list[Check],
-    settings: Settings,
-    total: int,
-) -> int:
-    """How many blocks: fixed for a training, else as asked for or planned."""
-    if isinstance(work, TrainWork):
-        return SEEDS
-    return _blocks_of_samples(work, settings) or _planned(make, group, settings, total)
 
 
 def _blocks_of_samples(work: SizedWork, settings: Settings) -> int | None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from sdpa_check.claims.claim import Claim
 from sdpa_check.errors import InputError, unknown_name
-from sdpa_check.quantities import QUANTITIES, ExactQuantity, quantity
+from sdpa_check.quantities import ExactQuantity, quantity
 from sdpa_check.quantities.params import DESIGN, PARAMS, ROW, Param
 from sdpa_check.records import Outcome
 
@@ -267,7 +267,7 @@ def _claim(block: dict[str, Any], where: str) -> Claim:
         control=block.get("control", {}),
         slow=block.get("slow", False),
     )
-    asked = QUANTITIES[block["quantity"]]
+    asked = quantity(block["quantity"])
     if not isinstance(asked, ExactQuantity) and len(claim.stated) != 1:
         raise InputError(f"{where}: stated", stated, "one number, or `each` for several claims")
     for name in ("versus", "tolerance"):

@@ -125,8 +125,9 @@ def block_vectors(design: Design, pairs: int | None = None) -> int:
     """How many queries (and as many keys) a block holds, a power of two.
 
     The variance of a block's Σs² is about (4/n)/d + 2/n² of its square, d being the effective
-    dimension, so n·d is held near 2^16 where Gram matrices are used; elsewhere n = 256 balances drawing against multiplying. With
-    `pairs`, the wanted number of pairs in a block, the block is no larger than that.
+    dimension, so n·d is held near 2^16 where Gram matrices are used; elsewhere n = 256 balances
+    drawing against multiplying. With `pairs`, the wanted number of pairs in a block, the block is
+    no larger than that.
     """
     n = 256
     if _by_gram(design):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, cast
 
@@ -199,7 +199,10 @@ def _widest_gap(
     names = ("pairs", "power1", "power2", "histogram")
     pooled = {name: replicates.sums[name].mean(axis=0) for name in names}
     cdf = np.cumsum(pooled["histogram"])[:-1] / pooled["histogram"].sum()
-    normal = [NormalDist().cdf(z) for z in _standardised(edges[1:-1], pooled, std).tolist()]
+    table = np.linspace(-8, 8, 4001)
+    normal = np.interp(
+        _standardised(edges[1:-1], pooled, std), table, [NormalDist().cdf(z) for z in table]
+    )
     best = int(np.argmax(np.abs(cdf - normal)))
     return best + 1, math.copysign(1.0, cdf[best] - normal[best])
 
@@ -213,12 +216,17 @@ def _exact_std(design: Design) -> float | None:
     return math.sqrt(design.dk * q.variance * k.variance)
 
 
+@lru_cache(maxsize=256)
+def _distance(design: Design) -> float:
+    return exact_law(design).normal_distance()
+
+
 def _predict_normal_distance(case: Case) -> Prediction:
     std = moments.dot_std(case.design)
     if std.value is None:
         return Prediction(value=None, kind="none", source="no variance to standardise by")
     try:
-        distance = exact_law(case.design).normal_distance()
+        distance = _distance(case.design)
     except InputError as error:
         return Prediction(value=None, kind="none", source=str(error))
     source = "sup |F − Φ| of the exact law of q·k"

@@ -178,9 +178,16 @@ def _measured_only(case: Case) -> Prediction:
     return Prediction(value=None, kind="none", source="measured only: no closed form is known")
 
 
+def _std_band(case: Case, prediction: Prediction, tolerance: float) -> float:
+    """Relative; twice `tolerance` where a score draws weights of its own, v with them Σv²."""
+    own = 2.0 if "additive" in pipeline_text(case) else 1.0
+    return relative(case, prediction, own * tolerance)
+
+
 def _spread_band(case: Case, prediction: Prediction, tolerance: float) -> float:
     """A mean is held to `tolerance` standard deviations of the logits."""
     std = _account(pipeline_text(case), case.design, case.d_model).std.value
+    tolerance *= 2.0 if "additive" in pipeline_text(case) else 1.0
     return tolerance * (std or abs(prediction.value or 0.0) or math.inf)
 
 
@@ -239,6 +246,7 @@ QUANTITIES = (
         "√Var[x]",
         _logits(lambda m: np.sqrt(_variance(m))),
         _predicted("std"),
+        _std_band,
     ),
     _quantity(
         "ledger.within_variance",
@@ -251,6 +259,7 @@ QUANTITIES = (
         "its square root",
         _logits(lambda m: np.sqrt(m["within"] / m["rows"])),
         _predicted_within_std,
+        _std_band,
     ),
     _quantity(
         "ledger.overflow",

@@ -52,7 +52,8 @@ def conduct(
         finish: rows → rows, to add to them before they are counted.
     """
     started, clock = datetime.now(UTC), time.perf_counter()
-    rows, samples = experiment.run(checks, inputs.settings, population)
+    keep = not population  # a registry draws no figures and has many designs
+    rows, samples = experiment.run(checks, inputs.settings, population, keep=keep)
     rows = finish(rows)
     outcome, code = verdict.conclude(rows)
     run = Run(

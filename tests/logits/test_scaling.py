@@ -131,7 +131,10 @@ def test_nothing_asked_nothing_found():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("foo", "--scale: got 'foo', want one of <number>, dk, iqr, none, pow:a, sqrt, sqrt2, sqrt_d"),
+        (
+            "foo",
+            "--scale: got 'foo', want one of <number>, dk, iqr, none, pow:a, sqrt, sqrt2, sqrt_d",
+        ),
         ("sqt", "did you mean 'sqrt'"),
         ("sqrt_model", "did you mean 'sqrt_dmodel'"),
         ("", "--scale: got '', want one of"),
