@@ -164,7 +164,7 @@ class TestCrash:
 
     @pytest.fixture(autouse=True)
     def bug(self, monkeypatch):
-        def crash(*_: object) -> None:
+        def crash(*_: object, **__: object) -> None:
             raise ZeroDivisionError("of all\nthings")
 
         monkeypatch.setattr("sdpa_check.experiment.run", crash)

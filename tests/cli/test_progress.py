@@ -66,7 +66,7 @@ def test_the_bar_is_taken_down_when_the_run_fails(screen, monkeypatch, capsys, i
     close = Progress.close
     monkeypatch.setattr(Progress, "close", lambda self: (closed.append(True), close(self)))
 
-    def interrupt(*_: object) -> None:
+    def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("sdpa_check.experiment.run", interrupt)
