@@ -374,3 +374,13 @@ def test_no_false_alarm(seed):
         for row in run.rows:
             found = row.estimate
             assert found.se is None or math.isfinite(found.se)
+
+
+def test_samples_that_are_not_kept_change_no_row():
+    """A sweep waits for its last design; nothing is left when every check is judged."""
+    checks = [*DOT_CHECKS, SWEEP, *ROW_CHECKS]
+    kept, samples = experiment.run(checks, small())
+    rows, left = experiment.run(checks, small(), keep=False)
+    assert rows == kept
+    assert samples
+    assert set(left) < set(samples)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sdpa_check.distributions import law, parse_dependence
+from sdpa_check.distributions import parse_dependence
 from sdpa_check.histogram import LogGrid
 from sdpa_check.measures import scores
 from sdpa_check.records import Fault
@@ -161,7 +161,7 @@ def effective_dimension(design: Design) -> int:
 
 def _heavy(design: Design) -> bool:
     """Whether the fourth moment is infinite, so that quantiles are judged and not moments."""
-    return min(law(design.query).tail_index, law(design.key).tail_index) <= 4
+    return scores.tail_index(design) <= 4
 
 
 def _by_gram(design: Design) -> bool:

@@ -15,9 +15,14 @@ if TYPE_CHECKING:
     from sdpa_check.records import Component, Design, Fault
 
 
+def tail_index(design: Design) -> float:
+    """ν with P(|s| > z) ~ z^−ν up to logarithms: the smaller index of the two component laws."""
+    return min(law(design.query).tail_index, law(design.key).tail_index)
+
+
 def precision(design: Design) -> type[np.floating[Any]]:
     """The dtype to draw in: float32, or float64 where a mean or a heavy tail needs its range."""
-    heavy = min(law(design.query).tail_index, law(design.key).tail_index) <= 2
+    heavy = tail_index(design) <= 2
     return np.float64 if heavy or design.query.mean or design.key.mean else np.float32
 
 

@@ -13,8 +13,9 @@ import numpy as np
 from sdpa_check import estimates
 from sdpa_check.distributions import component_law, parse_dependence
 from sdpa_check.errors import InputError
+from sdpa_check.measures.scores import tail_index
 from sdpa_check.quantities.base import Case, Quantity, Sample, absolute, exact_law, relative
-from sdpa_check.quantities.moments import mean, tail_index, variance, without_moment
+from sdpa_check.quantities.moments import mean, variance, without_moment
 from sdpa_check.quantities.params import required
 from sdpa_check.quantities.shares import share, share_band
 from sdpa_check.records import Estimate, Prediction

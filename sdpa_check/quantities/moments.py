@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from sdpa_check import estimates
-from sdpa_check.distributions import law
+from sdpa_check.measures.scores import tail_index
 from sdpa_check.quantities.base import Case, Quantity, Sample, relative
 from sdpa_check.theory import moments
 
@@ -20,11 +20,6 @@ if TYPE_CHECKING:
 
     from sdpa_check.measures.dot import DotWork
     from sdpa_check.records import Design, Estimate, Prediction
-
-
-def tail_index(design: Design) -> float:
-    """ν with P(|s| > z) ~ z^−ν up to logarithms: the smaller index of the two component laws."""
-    return min(law(design.query).tail_index, law(design.key).tail_index)
 
 
 def mean(m: Mapping[str, NDArray[Any]]) -> NDArray[Any]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Unpack
 from sdpa_check.checks import checks_of, law_parameters
 from sdpa_check.inputs import Integers, Options, Scales, resolve
 from sdpa_check.logits.scaling import NORMAL_IQR
+from sdpa_check.measures.scores import tail_index
 from sdpa_check.quantities import Case
-from sdpa_check.quantities.moments import tail_index
 from sdpa_check.studies.study import Study, conduct, find
 
 if TYPE_CHECKING:

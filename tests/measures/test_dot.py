@@ -10,7 +10,7 @@ import pytest
 
 from sdpa_check import rng
 from sdpa_check.measures import scores
-from sdpa_check.measures.dot import DotWork, block_vectors
+from sdpa_check.measures.dot import DotWork, block_vectors, effective_dimension
 from sdpa_check.records import Component, Design, Fault
 
 
@@ -260,3 +260,16 @@ def test_cost_grows_with_the_work():
         costs = [DotWork(design, n).cost for n in (32, 64, 256, 1024)]
         assert costs == sorted(costs)
         assert costs[0] > 0
+
+
+@pytest.mark.parametrize("d", [64, 512])
+@pytest.mark.parametrize("corr", ["equi:0.1", "equi:0.5", "ar1:0.3", "ar1:0.9", "none"])
+def test_the_effective_dimension_is_that_of_the_spectrum(d, corr):
+    """(tr R²)²/tr R⁴; for AR(1) in the limit of many components, off by less than one here."""
+    kind, _, rho = corr.partition(":")
+    r = float(rho or 0)
+    lags = np.abs(np.subtract.outer(np.arange(d), np.arange(d)))
+    matrix = r**lags if kind == "ar1" else (1 - r) * np.eye(d) + r
+    eigenvalues = np.linalg.eigvalsh(matrix)
+    exact = (eigenvalues**2).sum() ** 2 / (eigenvalues**4).sum()
+    assert abs(effective_dimension(Design(dk=d, corr=corr)) - exact) < 1

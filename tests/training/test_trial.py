@@ -120,13 +120,14 @@ def test_points_are_means_over_windows(trial, monkeypatch):
 def test_training_learns_and_too_large_a_rate_diverges(trial):
     """From about ln 9 to far below, and with a rate beyond reason to ∞, without a warning.
 
-    A last bit of BLAS moves the loss of one seed. Over 48 seeds and two BLAS kernels it ends at
-    0.77 ± 0.17, so that two thirds of ln 9 are four standard deviations away.
+    A last bit of BLAS moves the final loss of one seed, so the bound holds their mean: over 48
+    seeds and two BLAS kernels a seed ends at 0.77 ± 0.17, eight of them at 0.77 ± 0.06.
     """
     rates = [trial(dk=8, lr=lr, steps=400) for lr in (1.0, 1e6)]
     good, bad = trials_.train(rates, root_seed=0)
     assert good.prediction[0] == pytest.approx(math.log(9), rel=0.1)
-    assert good.prediction[-1] < math.log(9) * 2 / 3
+    seeds = trials_.run([trial(dk=8, steps=400, seed=seed) for seed in range(8)], root_seed=0)
+    assert np.mean([each.prediction[-1] for each in seeds.values()]) < math.log(9) / 2
     assert max(bad.prediction) > 100
     assert not any(map(math.isnan, bad.prediction + bad.row))
 
