@@ -42,6 +42,8 @@ BAD = {
     "variance --corr equi:-0.9": "--corr: got 'equi:-0.9', want equi with -0.015873",
     "variance --corr ar1:1": "--corr: got 'ar1:1.0', want ar1 with −1 < ρ < 1",
     "variance --corr ar1": "for example ar1:0.5",
+    "variance --mean 5000": "--mean: got 5000.0, want at most 1000 σ = 1000 in size",
+    "variance --sigma-k 0.1 --mean-k 200": "--mean-k: got 200.0, want at most 1000 σ = 100",
     "variance --corr ar2:0.5": "--corr: got 'ar2', want one of ar1, equi, none, qk; did you mean",
     # the scale
     "variance --scale foo": "--scale: got 'foo', want one of",
