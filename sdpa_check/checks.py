@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +11,20 @@ from sdpa_check.quantities import Case, ExactQuantity, Quantity, quantity
 from sdpa_check.records import Fault, Prediction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
     from concurrent.futures import Executor
 
-    from sdpa_check.records import Design, Outcome, Relation
+    from sdpa_check.checkpoint import Checkpoint
+    from sdpa_check.records import Design, Estimate, Outcome, Relation
+
+Current = Callable[[], tuple[str, "Estimate"] | None]
+"""What is known so far of a design under way: a number by its name, or None where it is too soon.
+
+It is computed when it is called.
+"""
+
+Progress = Callable[[str, int, int, Current], None]
+"""Called as progress(label, blocks done, blocks in all, current)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,24 +78,29 @@ class Settings:
         seed: root seed.
         jobs: threads; None for the cores present.
         executor: where blocks run instead of threads.
+        cluster: the address from which a run opens its executor, and closes it at its end.
         precision: wanted standard error relative to the scale that the band is a fraction of;
             None plans the sample size from the band itself, so that a true prediction is confirmed.
         samples: number of dot products or rows per design; overrides the plan.
         tolerance: relative half-width of the equivalence band.
         alpha: false-alarm probability of all checks together.
         fault: a planted error, for showing that the checks can fail.
-        progress: called as progress(label, blocks done, blocks in all).
+        progress: called as progress(label, blocks done, blocks in all, current).
+        checkpoint: where a run starts from and what it has so far; with one, KeyboardInterrupt ends
+            the sampling and not the run.
     """
 
     seed: int = 0
     jobs: int | None = None
     executor: Executor | None = None
+    cluster: str | None = None
     precision: float | None = None
     samples: int | None = None
     tolerance: float = 0.01
     alpha: float = power.ALPHA
     fault: Fault = field(default_factory=Fault)
-    progress: Callable[[str, int, int], None] | None = None
+    progress: Progress | None = None
+    checkpoint: Checkpoint | None = None
 
 
 def parameters(case: Case, asked: Quantity | ExactQuantity) -> dict[str, Any]:

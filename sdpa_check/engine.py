@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
+import time
 from collections import deque
-from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
 from sdpa_check import rng
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Mapping
+    from collections.abc import Generator, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
+
+_T = TypeVar("_T")
 
 Sums = dict[str, "NDArray[Any]"]
 """Named additive arrays: what one block contributes. Merging two blocks adds them name by name."""
@@ -25,11 +31,20 @@ Sums = dict[str, "NDArray[Any]"]
 Span = tuple[int, int]
 """The first block of a task, and the one after its last."""
 
+Draws = Callable[[int], "np.random.Generator"]
+"""The generator of each block."""
+
 MAX_REPLICATES = 128
 """Blocks beyond this many are merged in runs of equal length, so memory does not grow with them."""
 
 SPAN = 8
 """The most blocks that one task runs; it bounds the time between two signs of progress."""
+
+TASK_SPANS = 8
+"""The most spans in one task on a cluster; it bounds the results that wait for an earlier one."""
+
+TASK_SECONDS = 0.5
+"""A task on a cluster should take about this long, many times what it costs to send it around."""
 
 
 class Work(Protocol):
@@ -59,10 +74,63 @@ class Replicates:
         return len(next(iter(self.sums.values())))
 
 
+@dataclass(frozen=True, slots=True)
+class State:
+    """How far a run has come, and all that it takes to go on from there.
+
+    Attributes:
+        blocks: how many blocks the run has in all, equal replicates.
+        merged: how many of them are merged, from the first on.
+        sums: as those of `Replicates`, valid up to the last complete replicate.
+        begun: the sums so far of the replicate after it.
+    """
+
+    blocks: int
+    merged: int = 0
+    sums: Sums = field(default_factory=dict)
+    begun: Sums = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        """The number of replicates in all."""
+        return self.blocks // _per_replicate(self.blocks)
+
+    @property
+    def complete(self) -> int:
+        """The number of complete replicates."""
+        return self.merged // _per_replicate(self.blocks)
+
+    def replicates(self) -> Replicates:
+        """The complete replicates, of which there must be one."""
+        count = self.complete
+        sums = {name: each[:count] for name, each in self.sums.items()}
+        return Replicates(sums, count * _per_replicate(self.blocks))
+
+    def after(self, part: Sums, blocks: int) -> State:
+        """The state once the sums of the next `blocks` blocks are merged.
+
+        This state stays valid, so that an interrupt finds either the one or the other: a row of
+        `sums` is written when its replicate is complete, and no state reads it before.
+        """
+        merged, per_replicate = self.merged + blocks, _per_replicate(self.blocks)
+        begun = {name: _plus(self.begun.get(name), value) for name, value in part.items()}
+        if merged % per_replicate:
+            return State(self.blocks, merged, self.sums, begun)
+        for name, value in begun.items():
+            if name not in self.sums:
+                self.sums[name] = np.zeros((self.count, *value.shape), value.dtype)
+            self.sums[name][merged // per_replicate - 1] = value
+        return State(self.blocks, merged, self.sums)
+
+
 def whole(blocks: int) -> int:
     """The smallest number of blocks ≥ `blocks` that splits into equal replicates."""
-    per_replicate = -(-blocks // MAX_REPLICATES)
+    per_replicate = _per_replicate(blocks)
     return -(-blocks // per_replicate) * per_replicate
+
+
+def _per_replicate(blocks: int) -> int:
+    return -(-blocks // MAX_REPLICATES)
 
 
 def available_cores() -> int:
@@ -79,7 +147,8 @@ def run(
     blocks: int,
     jobs: int | None = None,
     executor: Executor | None = None,
-    progress: Callable[[int], None] | None = None,
+    start: State | None = None,
+    progress: Callable[[State], None] | None = None,
 ) -> Replicates:
     """Run `blocks` blocks (rounded up to equal replicates) and merge them in block order.
 
@@ -92,62 +161,74 @@ def run(
         seed: root seed.
         blocks: how many independent blocks.
         jobs: number of threads; None for the cores present. With `executor` it only bounds the
-            tasks under way, to four per job.
+            tasks under way, to four per job; None then means its attribute `threads`, if any.
         executor: where tasks run instead.
-        progress: called with the number of blocks finished since its last call.
+        start: where an earlier run of the same `work`, `seed` and `blocks` was stopped; this one
+            goes on from there, to the same numbers as a run from the first block on.
+        progress: called with the new state whenever blocks have been merged. The last one that it
+            got is what a later run can start from if this one ends early, however it ends.
     """
-    blocks = whole(blocks)
-    per_replicate = -(-blocks // MAX_REPLICATES)
+    state = start or State(whole(blocks))
+    per_replicate = _per_replicate(state.blocks)
     spans = (
-        (start, min(start + SPAN, first + per_replicate))
-        for first in range(0, blocks, per_replicate)
-        for start in range(first, first + per_replicate, SPAN)
+        (first, min(first + SPAN, replicate + per_replicate))
+        for replicate in range(0, state.blocks, per_replicate)
+        for first in range(replicate, replicate + per_replicate, SPAN)
+        if first >= state.merged
     )
-    merged: Sums = {}
-    ordered = _in_order(work, seed, spans, jobs or available_cores(), executor)
+    draws = partial(rng.generator, seed, work.experiment)
+    ordered = _in_order(partial(_run_spans, work, draws), spans, jobs, executor)
     # Closing cancels what is under way as soon as merging or `progress` raises.
     with single_threaded_blas(), contextlib.closing(ordered) as parts:
-        for (start, stop), part in parts:
-            _add(merged, part, start // per_replicate, blocks // per_replicate)
+        for (first, stop), part in parts:
+            state = state.after(part, stop - first)
             if progress is not None:
-                progress(stop - start)
-    return Replicates(merged, blocks)
+                progress(state)
+    return state.replicates()
 
 
-def _add(merged: Sums, part: Sums, replicate: int, replicates: int) -> None:
-    for name, value in part.items():
-        array = np.asarray(value)
-        if name not in merged:
-            merged[name] = np.zeros((replicates, *array.shape), array.dtype)
-        merged[name][replicate] += array
+def _plus(total: NDArray[Any] | None, value: NDArray[Any]) -> NDArray[Any]:
+    value = np.asarray(value)
+    return np.asarray((np.zeros_like(value) if total is None else total) + value)
 
 
-def _run_span(work: Work, seed: int, start: int, stop: int) -> Sums:
+def _run_span(work: Work, draws: Draws, start: int, stop: int) -> Sums:
     """Run the blocks start … stop−1 and add them up in that order."""
     total: Sums = {}
     for block in range(start, stop):
-        for name, value in work.block(rng.generator(seed, work.experiment, block)).items():
+        for name, value in work.block(draws(block)).items():
             total[name] = total[name] + value if name in total else np.asarray(value)
     return total
 
 
+def _run_spans(work: Work, draws: Draws, spans: Sequence[Span]) -> list[Sums]:
+    """Run the blocks of several spans, each added up by itself as if it were alone."""
+    return [_run_span(work, draws, *span) for span in spans]
+
+
 def _in_order(
-    work: Work, seed: int, spans: Iterator[Span], jobs: int, executor: Executor | None
+    run_spans: Callable[[Sequence[Span]], list[Sums]],
+    spans: Iterator[Span],
+    jobs: int | None,
+    executor: Executor | None,
 ) -> Generator[tuple[Span, Sums]]:
-    """Every span with its result, in order, with a bounded number under way."""
-    if executor is None and jobs == 1:
-        yield from ((span, _run_span(work, seed, *span)) for span in spans)
+    """Every span with its result, in order, with a bounded number of tasks under way."""
+    if executor is None and (jobs or available_cores()) == 1:
+        yield from ((span, run_spans([span])[0]) for span in spans)
         return
-    pool = executor or ThreadPoolExecutor(jobs, thread_name_prefix="sdpa-check")
-    under_way = deque(
-        (span, pool.submit(_run_span, work, seed, *span)) for span in islice(spans, 4 * jobs)
-    )
+    pool = executor or ThreadPoolExecutor(jobs or available_cores(), "sdpa-check")
+    pace = _Pace(jobs, executor)
+    task = partial(single_threaded, run_spans)  # one object, which may be sent once
+    under_way: deque[tuple[list[Span], Future[list[Sums]]]] = deque()
     try:
-        while under_way:
-            span, future = under_way.popleft()
-            yield span, future.result()
-            for later in islice(spans, 1):
-                under_way.append((later, pool.submit(_run_span, work, seed, *later)))
+        while True:
+            while len(under_way) < pace.tasks and (some := list(islice(spans, pace.spans))):
+                under_way.append((some, pool.submit(task, some)))
+            if not under_way:
+                return
+            some, future = under_way.popleft()
+            yield from zip(some, future.result(), strict=True)
+            pace.note_return()
     finally:
         for _, future in under_way:
             future.cancel()
@@ -155,16 +236,82 @@ def _in_order(
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def single_threaded_blas() -> contextlib.AbstractContextManager[object]:
+class _Pace:
+    """How many tasks are under way, and how many spans each of them has.
+
+    Four tasks for every thread. An executor with an attribute `threads` is a cluster, which may
+    grow and shrink; there a task costs milliseconds on its way, and gets more spans while tasks
+    come back sooner than that is worth.
+    """
+
+    def __init__(self, jobs: int | None, executor: Executor | None) -> None:
+        self._jobs, self._executor = jobs, executor
+        self._returned, self._since = 0, time.monotonic()
+        self.spans = 1
+
+    @property
+    def tasks(self) -> int:
+        """The most tasks that may be under way."""
+        return 4 * (self._jobs or getattr(self._executor, "threads", 0) or available_cores())
+
+    def note_return(self) -> None:
+        """Look at the clock whenever as many tasks have come back as are under way."""
+        self._returned += 1
+        if self._returned < self.tasks or not hasattr(self._executor, "threads"):
+            return
+        now = time.monotonic()
+        if now - self._since < 4 * TASK_SECONDS:
+            self.spans = min(2 * self.spans, TASK_SPANS)
+        self._returned, self._since = 0, now
+
+
+class _BlasLimit:
+    """BLAS held to one thread from the first entry to the last exit, by whatever threads.
+
+    A limit of its own for each of two threads would be lifted under one by the other.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._inside = threading.Lock(), 0
+        self._lift: Callable[[], None] | None = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._lift = _limited()
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside and self._lift is not None:
+                self._lift()
+
+
+def _limited() -> Callable[[], None] | None:
+    """Limit BLAS where that is needed and can be done, and return what lifts the limit."""
+    if os.environ.get("OPENBLAS_NUM_THREADS") == "1":
+        return None
+    try:
+        from threadpoolctl import threadpool_limits
+    except ImportError:
+        return None
+    return threadpool_limits(limits=1, user_api="blas").restore_original_limits  # type: ignore[no-any-return]
+
+
+_BLAS_LIMIT = _BlasLimit()
+
+
+def single_threaded_blas() -> contextlib.AbstractContextManager[None]:
     """Limit BLAS to one thread: parallelism belongs to the blocks, and one thread is bit-stable.
 
     The command line sets the limit in the environment before numpy is loaded. A program that uses
     the Python API gets it from threadpoolctl where that is installed (extra ``blas``).
     """
-    if os.environ.get("OPENBLAS_NUM_THREADS") == "1":
-        return contextlib.nullcontext()
-    try:
-        from threadpoolctl import threadpool_limits
-    except ImportError:
-        return contextlib.nullcontext()
-    return threadpool_limits(limits=1, user_api="blas")  # type: ignore[no-any-return]
+    return _BLAS_LIMIT
+
+
+def single_threaded(function: Callable[..., _T], *args: Any) -> _T:
+    """Call a function under `single_threaded_blas`: a task may run in a process of its own."""
+    with single_threaded_blas():
+        return function(*args)

@@ -15,14 +15,13 @@ import numpy as np
 
 def environment(started: datetime, seconds: float) -> dict[str, Any]:
     """Versions, machine, commit and times, for `records.Run.environment`."""
-    blas = np.show_config("dicts")["Build Dependencies"]["blas"]
     return {
         "python": platform.python_version(),
         "numpy": np.__version__,
         "scipy": metadata.version("scipy"),
-        "blas": f"{blas.get('name')} {blas.get('version')}",
+        "blas": blas(),
         "platform": f"{platform.system()} {platform.machine()}",
-        "cpu": _cpu(),
+        "cpu": processor(),
         "cores": os.cpu_count(),
         "git": _commit(Path(__file__).resolve().parent.parent),
         "started": started.astimezone(UTC).isoformat(timespec="seconds"),
@@ -30,7 +29,13 @@ def environment(started: datetime, seconds: float) -> dict[str, Any]:
     }
 
 
-def _cpu() -> str:
+def blas() -> str:
+    """The BLAS that numpy was built with."""
+    found = np.show_config("dicts")["Build Dependencies"]["blas"]
+    return f"{found.get('name')} {found.get('version')}"
+
+
+def processor() -> str:
     """The processor's name; the numbers of a seed agree to the last bit on one kind only."""
     if sys.platform == "linux":
         try:

@@ -6,13 +6,18 @@ import difflib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+
+
+EXIT_CRASH, EXIT_USAGE, EXIT_STOPPED = 1, 2, 130
+"""Exit codes of a command without a finished run; `verdict` has those of a run."""
 
 
 class SdpaCheckError(Exception):
     """The parent of every error that sdpa-check raises on purpose.
 
-    Its message is one line that a user can act on; the command line prints it and exits with 2.
+    Its message is one line that a user can act on; the command line prints it and exits with 2,
+    for a `LostClusterError` with 1.
     """
 
 
@@ -30,6 +35,10 @@ class InputError(SdpaCheckError):
         tail = f"; {hint}" if hint else ""
         super().__init__(f"{where}: got {_shown(got)}, want {want}{tail}")
 
+    def __reduce__(self) -> tuple[Callable[..., InputError], tuple[object, ...]]:
+        # An error of a block travels between processes, and is made of more than its message.
+        return type(self), (self.where, self.got, self.want, self.hint)
+
 
 class MissingExtraError(SdpaCheckError):
     """A feature needs an optional package that is not installed."""
@@ -37,6 +46,17 @@ class MissingExtraError(SdpaCheckError):
     def __init__(self, feature: str, extra: str) -> None:
         self.feature, self.extra = feature, extra
         super().__init__(f"{feature} needs an optional package: pip install 'sdpa-check[{extra}]'")
+
+    def __reduce__(self) -> tuple[Callable[..., MissingExtraError], tuple[str, str]]:
+        return type(self), (self.feature, self.extra)
+
+
+class ClusterWarning(UserWarning):
+    """The numbers of a run on a cluster may differ in their last bits from those made here."""
+
+
+class LostClusterError(SdpaCheckError):
+    """The cluster that a run was using has gone; nothing was wrong with the input."""
 
 
 def _shown(value: object) -> str:

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from sdpa_check import estimates, sampling
+from sdpa_check import estimates, sampling, works
 from sdpa_check.checks import Check, Settings, parameters
 from sdpa_check.errors import InputError
-from sdpa_check.quantities import ExactQuantity, quantity
+from sdpa_check.quantities import ExactQuantity, Sample, quantity
 from sdpa_check.records import Outcome, Row
-from sdpa_check.verdict import judge, judge_exact
+from sdpa_check.verdict import Verdict, judge, judge_exact, unjudged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sdpa_check.quantities import Case, Quantity, Sample
+    from sdpa_check.checkpoint import Checkpoint
+    from sdpa_check.quantities import Case, Quantity
     from sdpa_check.records import Estimate, Prediction
 
-Samples = dict[sampling.Key, "Sample"]
+Samples = dict[works.Key, Sample]
 """The merged sums of every design that was sampled."""
+
+_NEVER = "stopped before it was sampled"
 
 
 def run(
@@ -38,24 +41,36 @@ def run(
             probability and plan the sample sizes, so that selecting fewer changes no number.
         keep: whether to return the samples; many designs fill much memory.
 
+    With a checkpoint in the settings an interrupt ends the sampling. Designs that are finished are
+    then judged as ever; the others are not, since who stops a run may have seen its numbers.
+
     Raises:
         InputError: for an unknown quantity or a case that it cannot be asked about.
+        KeyboardInterrupt: without a checkpoint, or before any block was finished.
     """
     total = max(len(checks), len(population))
-    needed = {key for check in checks for key in sampling.keys(check)}
-    groups: dict[sampling.Key, list[Check]] = {key: [] for key in needed}
+    checkpoint = settings.checkpoint
+    rows: dict[int, Row] = {} if keep or checkpoint is None else checkpoint.rows
+    open_ = [check for i, check in enumerate(checks) if i not in rows]
+    needed = {key for check in open_ for key in works.keys(check)}
+    groups: dict[works.Key, list[Check]] = {key: [] for key in needed}
     for check in population or checks:
-        for key in sampling.keys(check) & needed:
+        for key in works.keys(check) & needed:
             groups[key].append(check)
     samples: Samples = {}
-    rows: dict[int, Row] = {}
-    for key, group in sorted(groups.items(), key=lambda item: repr(item[0])):
-        samples[key] = sampling.sample(*key, group, settings, total)
-        if not keep:
-            _judge(checks, samples, rows, settings, total)
-            _drop(checks, samples, rows)
+    try:
+        for key, group in sorted(groups.items(), key=lambda item: sampling.text_of(item[0])):
+            samples[key] = sampling.sample(*key, group, settings, total)
+            if not keep:
+                _judge(checks, samples, rows, settings, total)
+                _drop(checks, samples, rows, checkpoint)
+    except KeyboardInterrupt:
+        if checkpoint is None or checkpoint.empty:
+            raise
+        checkpoint.stopped = True
     _judge(checks, samples, rows, settings, total)
-    return [rows[i] for i in range(len(checks))], samples
+    left = _unfinished(checks, samples, rows, settings, checkpoint) if checkpoint else {}
+    return [rows[i] if i in rows else left[i] for i in range(len(checks))], samples
 
 
 def _judge(
@@ -67,36 +82,92 @@ def _judge(
 ) -> None:
     """Add the rows of the checks whose samples are all there."""
     for i, check in enumerate(checks):
-        if i not in rows and sampling.keys(check) <= samples.keys():
+        if i not in rows and works.keys(check) <= samples.keys():
             rows[i] = _row(check, samples, settings, total)
 
 
-def _drop(checks: Sequence[Check], samples: Samples, rows: dict[int, Row]) -> None:
+def _drop(
+    checks: Sequence[Check],
+    samples: Samples,
+    rows: dict[int, Row],
+    checkpoint: Checkpoint | None,
+) -> None:
     """Forget the samples that no check still waits for."""
     waiting = [check for i, check in enumerate(checks) if i not in rows]
-    needed = {key for check in waiting for key in sampling.keys(check)}
+    needed = {key for check in waiting for key in works.keys(check)}
     for key in set(samples) - needed:
         del samples[key]
+        if checkpoint is not None:
+            del checkpoint.entries[sampling.text_of(key)]
+
+
+def _unfinished(
+    checks: Sequence[Check],
+    samples: Samples,
+    rows: dict[int, Row],
+    settings: Settings,
+    checkpoint: Checkpoint,
+) -> dict[int, Row]:
+    """The rows that a stopped run cannot judge: of a design under way, and of those after it."""
+    left = {i: check for i, check in enumerate(checks) if i not in rows}
+    told, begun = {}, dict(samples)
+    for key in {key for check in left.values() for key in works.keys(check)} - samples.keys():
+        entry = checkpoint.entries.get(sampling.text_of(key))
+        if entry is None or not entry.state.merged:
+            continue
+        told[key] = f"stopped after {entry.state.merged} of {entry.state.blocks} blocks"
+        if entry.work is not None and entry.state.complete >= sampling.LEAST:
+            begun[key] = Sample(work=entry.work, replicates=entry.state.replicates())
+    found = {}
+    for i, check in left.items():
+        missing = works.keys(check) - samples.keys()
+        after = [told[key] for key in missing if key in told]
+        advice = f"; {checkpoint.advice}" if checkpoint.advice else ""
+        reason = after[0] + advice if len(after) == len(missing) else _NEVER
+        found[i] = _unjudged(check, begun, reason, settings)
+    return found
+
+
+def _unjudged(check: Check, samples: Samples, reason: str, settings: Settings) -> Row:
+    """A row with the number that complete replicates give, if any, and without a verdict.
+
+    A run may have been stopped because it looked good just then.
+    """
+    asked = cast("Quantity", quantity(check.quantity))
+    prediction = check.prediction(asked)
+    if works.keys(check) <= samples.keys():
+        estimate, verdict = _measured(check, asked, samples, settings), unjudged(prediction, reason)
+    else:
+        estimate, verdict = None, Verdict(Outcome.NOT_RUN, reason)
+    return _told(check, estimate, prediction, verdict, settings)
 
 
 def _row(check: Check, samples: Samples, settings: Settings, total: int) -> Row:
     asked = quantity(check.quantity)
     if isinstance(asked, ExactQuantity):
         return _exact_row(check, asked)
-    estimate = _estimated(check, asked, check.case, samples, settings)
-    if check.versus is not None:
-        other = _estimated(check, asked, check.versus, samples, settings)
-        estimate = estimates.difference(estimate, other)
+    estimate = _measured(check, asked, samples, settings)
     prediction = check.prediction(asked)
-    band = check.band_for(asked, prediction, settings.tolerance)
     verdict = judge(
         estimate,
         prediction,
-        band,
+        check.band_for(asked, prediction, settings.tolerance),
         relation=check.relation,
         alpha=settings.alpha,
         checks=total,
     )
+    return _told(check, estimate, prediction, verdict, settings)
+
+
+def _told(
+    check: Check,
+    estimate: Estimate | None,
+    prediction: Prediction,
+    verdict: Verdict,
+    settings: Settings,
+) -> Row:
+    asked = cast("Quantity", quantity(check.quantity))
+    banded = prediction.value is not None and check.relation == "equal"
     return Row(
         id=check.id,
         quantity=check.quantity,
@@ -106,7 +177,7 @@ def _row(check: Check, samples: Samples, settings: Settings, total: int) -> Row:
         verdict=verdict.outcome,
         expected=check.expected or _expected(estimate, prediction),
         reason=verdict.reason,
-        tolerance=None if prediction.value is None or check.relation != "equal" else band,
+        tolerance=check.band_for(asked, prediction, settings.tolerance) if banded else None,
         detectable=verdict.detectable,
     )
 
@@ -135,11 +206,21 @@ def _exact_row(check: Check, asked: ExactQuantity) -> Row:
     )
 
 
-def _expected(estimate: Estimate, prediction: Prediction) -> Outcome:
+def _expected(estimate: Estimate | None, prediction: Prediction) -> Outcome:
     """What theory itself expects: no verdict without a prediction, none without an error bar."""
     if prediction.value is None or prediction.kind == "limit":
         return Outcome.UNDEFINED
-    return Outcome.CONFIRMED if estimate.se is not None else Outcome.INCONCLUSIVE
+    bare = estimate is not None and estimate.se is None
+    return Outcome.INCONCLUSIVE if bare else Outcome.CONFIRMED
+
+
+def _measured(check: Check, asked: Quantity, samples: Samples, settings: Settings) -> Estimate:
+    """The number of a check: that of its case, or the difference between its two cases."""
+    estimate = _estimated(check, asked, check.case, samples, settings)
+    if check.versus is None:
+        return estimate
+    other = _estimated(check, asked, check.versus, samples, settings)
+    return estimates.difference(estimate, other)
 
 
 def _estimated(
@@ -148,8 +229,8 @@ def _estimated(
     """The estimate for a case, from samples that carry the multiplier that was applied to them."""
     taken = tuple(
         dataclasses.replace(
-            samples[sampling.kind(asked, case), design],
-            multiplier=sampling.applied(case, design, settings),
+            samples[works.kind(asked, case), design],
+            multiplier=works.applied(case, design, settings),
         )
         for design in case.designs
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -85,6 +85,10 @@ class SampleGrid:
     """
 
     inner: tuple[float, ...]
+    _inner: NDArray[np.float64] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_inner", np.array(self.inner))
 
     @classmethod
     def of(cls, x: NDArray[np.float64], bins: int = 2048) -> SampleGrid:
@@ -103,8 +107,8 @@ class SampleGrid:
 
     def counts(self, x: NDArray[np.float64]) -> NDArray[np.int64]:
         """How many entries of `x` (≥ 0, any shape, no NaN) fall into each bin."""
-        below = np.searchsorted(np.sort(x, axis=None), self.inner)
-        return np.diff(below, prepend=0, append=x.size)
+        bins = np.searchsorted(self._inner, np.sort(x, axis=None), side="right")
+        return np.bincount(bins, minlength=len(self.inner) + 1)
 
     def edges(self) -> NDArray[np.float64]:
         """The edges of the bins, one more than there are bins, from 0 to ∞."""

@@ -14,9 +14,10 @@ from sdpa_check.logits import scaling
 from sdpa_check.records import Component, Design, Fault
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from concurrent.futures import Executor
 
+    from sdpa_check.checkpoint import Checkpoint
+    from sdpa_check.checks import Progress
     from sdpa_check.logits.scaling import Scaling
 
 MAX_DK = 16384
@@ -48,8 +49,14 @@ class Options(TypedDict, total=False):
         seed: root seed.
         jobs: threads; None for the cores present.
         executor: a `concurrent.futures.Executor` to run blocks on instead of threads.
+        cluster: a cluster to run blocks on, ``tcp://host:port``, ``tls://host:port`` or
+            ``local:N``. It is an executor that is opened for this run alone; for several runs open
+            one with `sdpa_check.cluster.opened`.
         fault: a planted error, to see the checks fail.
-        progress: called as progress(label, blocks done, blocks in all).
+        progress: called as progress(label, blocks done, blocks in all, current); current() is the
+            name and the estimate of a number under way, or None where it is too soon.
+        checkpoint: a `checkpoint.Checkpoint`, with which KeyboardInterrupt ends in a partial run
+            that can be resumed.
     """
 
     dist: str
@@ -67,8 +74,10 @@ class Options(TypedDict, total=False):
     seed: int
     jobs: int | None
     executor: Executor | None
+    cluster: str | None
     fault: Fault | None
-    progress: Callable[[str, int, int], None] | None
+    progress: Progress | None
+    checkpoint: Checkpoint | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,14 +161,28 @@ def resolve(options: Options) -> Inputs:
         seed=_integer("--seed", options.get("seed", 0), 0, (1 << 63) - 1),
         jobs=_optional("--jobs", options.get("jobs"), 1, 1024),
         executor=options.get("executor"),
+        cluster=_cluster(options),
         precision=_optional_fraction("--precision", options.get("precision")),
         samples=_optional("--samples", options.get("samples"), 64, 10**15),
         tolerance=_fraction("--tolerance", options.get("tolerance", 0.01)),
         fault=fault,
         progress=options.get("progress"),
+        checkpoint=options.get("checkpoint"),
     )
     corr = str(parse_dependence(options.get("corr", "none")))
     return Inputs(query, key, corr, options.get("dmodel"), settings)
+
+
+def _cluster(options: Options) -> str | None:
+    address = options.get("cluster")
+    if address is None:
+        return None
+    from sdpa_check import cluster
+
+    cluster.local_workers(address)
+    if options.get("executor") is not None:
+        raise InputError(cluster.OPTION, address, "an executor or a cluster, not both")
+    return address
 
 
 def integers(where: str, given: Integers | None, low: int, high: int) -> tuple[int, ...]:

@@ -20,6 +20,10 @@ PredictionKind = Literal["exact", "stated", "limit", "infinite", "none"]
 Relation = Literal["equal", "at least", "at most"]
 
 
+STOPPED = "stopped"
+"""The outcome of a run that was stopped before its end, whatever its rows are."""
+
+
 class Outcome(StrEnum):
     """Every way in which a check can end."""
 
@@ -147,7 +151,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """Everything a command found; the JSON record and every table are made from it alone."""
+    """Everything a command found; the JSON record and every table are made from it alone.
+
+    The `outcome` of a partial run is `STOPPED`: some of its rows were not judged, or not sampled.
+    """
 
     command: str
     version: str
@@ -159,6 +166,11 @@ class Run:
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
     environment: Mapping[str, Any]
+
+    @property
+    def stopped(self) -> bool:
+        """Whether this is a partial run."""
+        return self.outcome == STOPPED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,13 +66,15 @@ class RowSums:
     root: Floats
 
 
-def row_sums(scores: Scores, multipliers: Sequence[float], *, spectral: bool) -> list[RowSums]:
+def row_sums(
+    scores: Scores, multipliers: Sequence[float], roots: Sequence[bool]
+) -> list[RowSums]:
     """The sums of every row for every multiplier; raw scores are searched once per sign.
 
     Args:
         scores: finite raw scores, float32 or float64, shape (rows, m) with m ≥ 2; not modified.
         multipliers: the c of each result, of any sign.
-        spectral: whether to find the secular root.
+        roots: for each multiplier, whether to find the secular root.
 
     Raises:
         InputError: score differences overflow.
@@ -91,9 +93,9 @@ def row_sums(scores: Scores, multipliers: Sequence[float], *, spectral: bool) ->
         for negative in sorted({c < 0 for c in multipliers}):
             np.multiply(block, -1.0 if negative else 1.0, out=below)
             centred = _centre(below, axis)
-            for c, result in zip(multipliers, results, strict=True):
+            for c, root, result in zip(multipliers, roots, results, strict=True):
                 if (c < 0) == negative:
-                    _fill(result, part, centred, abs(c), work[1:], spectral=spectral)
+                    _fill(result, part, centred, abs(c), work[1:], spectral=root)
     return results
 
 

@@ -114,7 +114,7 @@ _NAMES = tuple(field.name for field in fields(RowStatistics))
 
 
 def row_statistics(
-    scores: Scores, multipliers: Sequence[float], *, spectral: bool = True
+    scores: Scores, multipliers: Sequence[float], *, spectral: bool | Sequence[bool] = True
 ) -> tuple[RowStatistics, ...]:
     """Statistics of softmax(c·scores) for every row and every multiplier c.
 
@@ -134,7 +134,8 @@ def row_statistics(
         scores: raw scores, shape (rows, m); not modified. −∞ marks a masked key, whatever the sign
             of the multiplier.
         multipliers: the c of each result: any sign; zero gives the uniform row.
-        spectral: whether to compute the spectral norms, which cost about as much as all the rest.
+        spectral: whether to compute the spectral norms, which cost about as much as all the rest;
+            for all multipliers or for each.
 
     Returns:
         One `RowStatistics` per multiplier, in the same order.
@@ -151,11 +152,14 @@ def row_statistics(
     for c in constants:
         if not abs(c) <= float(np.finfo(raw.dtype).max):
             raise InputError("multipliers", c, f"a number that is finite in {raw.dtype}")
+    roots = [spectral] * len(constants) if isinstance(spectral, bool) else list(spectral)
+    if len(roots) != len(constants):
+        raise InputError("spectral", roots, f"one bool, or {len(constants)}: one per multiplier")
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         seen = _visible_keys(raw)
         if (seen < raw.shape[1]).any():
-            return _masked(raw, seen, constants, spectral=spectral)
-        return _unmasked(raw, constants, spectral=spectral)
+            return _masked(raw, seen, constants, roots)
+        return _unmasked(raw, constants, roots)
 
 
 def _visible_keys(raw: Scores) -> NDArray[np.intp]:
@@ -177,7 +181,7 @@ def _visible_keys(raw: Scores) -> NDArray[np.intp]:
 
 
 def _masked(
-    raw: Scores, seen: NDArray[np.intp], constants: list[float], *, spectral: bool
+    raw: Scores, seen: NDArray[np.intp], constants: list[float], roots: list[bool]
 ) -> tuple[RowStatistics, ...]:
     """Rows that see equally many keys are taken together, without what is masked."""
     results = tuple(_blank(len(raw)) for _ in constants)
@@ -188,20 +192,22 @@ def _masked(
             index = rows[start : start + height]
             block = raw[index]
             compact = block[block > -np.inf].reshape(len(index), count)
-            parts = _unmasked(compact, constants, spectral=spectral)
+            parts = _unmasked(compact, constants, roots)
             for result, part in zip(results, parts, strict=True):
                 _place(result, index, part)
     return results
 
 
-def _unmasked(raw: Scores, constants: list[float], *, spectral: bool) -> tuple[RowStatistics, ...]:
+def _unmasked(
+    raw: Scores, constants: list[float], roots: list[bool]
+) -> tuple[RowStatistics, ...]:
     results = tuple(_blank(len(raw)) for _ in constants)
     for start in range(0, len(raw), _ROWS):
         part = slice(start, start + _ROWS)
         if raw.shape[1] == 1:
-            parts = [_one_key(len(raw[part]), spectral=spectral)] * len(constants)
+            parts = [_one_key(len(raw[part]), spectral=root) for root in roots]
         else:
-            sums = rowsums.row_sums(raw[part], constants, spectral=spectral)
+            sums = rowsums.row_sums(raw[part], constants, roots)
             parts = [_statistics(s) for s in sums]
         for result, statistics in zip(results, parts, strict=True):
             _place(result, part, statistics)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sdpa_check import power
-from sdpa_check.records import Outcome
+from sdpa_check.errors import EXIT_STOPPED
+from sdpa_check.records import STOPPED, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 _ROUNDING = 64 * sys.float_info.epsilon
 """Relative rounding error allowed to sums and quadratures that agree in real arithmetic."""
 
-EXIT_EXPECTED, EXIT_USAGE, EXIT_UNEXPECTED, EXIT_OPEN = 0, 2, 3, 4
+EXIT_EXPECTED, EXIT_UNEXPECTED, EXIT_OPEN = 0, 3, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,13 @@ def judge(
     return Verdict(outcome, f"{where}: {shown}", seen)
 
 
+def unjudged(prediction: Prediction, why: str) -> Verdict:
+    """What is said of a number that nobody may judge: inconclusive, or undefined as ever."""
+    if prediction.value is None or prediction.kind == "limit":
+        return Verdict(Outcome.UNDEFINED, _without_prediction(prediction))
+    return Verdict(Outcome.INCONCLUSIVE, why)
+
+
 def _two_sided(deviation: float, reach: float, band: float) -> tuple[Outcome, str]:
     if deviation + reach <= band:
         return Outcome.CONFIRMED, "inside the band"
@@ -117,12 +125,15 @@ def is_expected(row: Row) -> bool:
     return row.verdict in (row.expected, Outcome.NOT_RUN)
 
 
-def conclude(rows: Sequence[Row]) -> tuple[str, int]:
+def conclude(rows: Sequence[Row], *, stopped: bool = False) -> tuple[str, int]:
     """The outcome of a run in words, and its exit code.
 
     0 everything as expected; 3 at least one check came out otherwise; 4 none did, but some are
-    inconclusive without being expected to be, or nothing was checked.
+    inconclusive without being expected to be, or nothing was checked; 130 the run was stopped, and
+    its rows are not all there is to say.
     """
+    if stopped:
+        return STOPPED, EXIT_STOPPED
     off = [row.verdict for row in rows if not is_expected(row)]
     if any(outcome is not Outcome.INCONCLUSIVE for outcome in off):
         return "NOT as expected", EXIT_UNEXPECTED

@@ -25,12 +25,14 @@ LAYERS = (
     {"rng", "student", "histogram", "distributions", "logits", "rowsums", "environment"},
     {"theory"},  # errors, records and itself
     {"report"},  # the same: it draws records and knows no experiment
-    {"softmax", "engine", "power"},
-    {"measures", "verdict", "tails"},
+    {"softmax", "engine", "power", "cluster"},
+    {"measures", "verdict", "tails", "checkpoint"},
     {"estimates"},
     {"training"},
     {"quantities"},
     {"checks"},
+    {"works"},
+    {"planning"},
     {"sampling", "inputs"},
     {"experiment", "claims"},
     {"studies"},

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import multiprocessing
 import threading
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import (
+    BrokenExecutor,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+)
 
 import numpy as np
 import pytest
@@ -195,10 +202,12 @@ def test_blocks_are_rounded_up_to_equal_replicates(blocks):
 @pytest.mark.parametrize("blocks", [1, 8, 9, 129, 1152])
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_progress_adds_up(blocks, jobs):
-    steps = []
-    found = engine.run(Draws(), seed=0, blocks=blocks, jobs=jobs, progress=steps.append)
-    assert sum(steps) == found.blocks
-    assert all(1 <= step <= SPAN for step in steps)
+    states = []
+    found = engine.run(Draws(), seed=0, blocks=blocks, jobs=jobs, progress=states.append)
+    merged = [0, *(state.merged for state in states)]
+    assert merged[-1] == found.blocks
+    assert all(1 <= b - a <= SPAN for a, b in itertools.pairwise(merged))
+    assert {state.blocks for state in states} == {found.blocks}
 
 
 @pytest.mark.parametrize("jobs", [1, 2, 5])
@@ -242,6 +251,119 @@ def test_an_error_in_progress_cancels_what_waits():
     assert caught.value is not None
 
 
+class Watched:
+    """Progress that keeps every state, and raises after a number of them."""
+
+    def __init__(self, at=None, error=KeyboardInterrupt):
+        self.states, self.at, self.error = [], at, error
+
+    def __call__(self, state):
+        self.states.append(state)
+        if len(self.states) == self.at:
+            raise self.error
+
+
+class Brittle(dict):
+    """Sums that an interrupt finds half-written, when they are looked at for the n-th time."""
+
+    def __init__(self, at):
+        super().__init__()
+        self.at = at
+
+    def __getitem__(self, name):
+        self.at -= 1
+        if self.at == 0:
+            raise KeyboardInterrupt
+        return super().__getitem__(name)
+
+
+class TestResume:
+    """A run that was stopped goes on to the bits of one that was not."""
+
+    # 40: a replicate is a block; 300: three blocks, one span; 1152: nine blocks, spans of 8 and 1.
+    @pytest.mark.parametrize(
+        ("blocks", "stops"), [(40, (1, 39)), (300, (1, 99)), (1152, (1, 2, 101, 102, 255))]
+    )
+    @pytest.mark.parametrize("jobs", [1, 2])
+    def test_the_numbers_are_the_same(self, blocks, stops, jobs):
+        whole = engine.run(Draws(), seed=4, blocks=blocks, jobs=1)
+        for at in stops:
+            watched = Watched(at)
+            with pytest.raises(KeyboardInterrupt):
+                engine.run(Draws(), seed=4, blocks=blocks, jobs=jobs, progress=watched)
+            start, rest = watched.states[-1], Watched()
+            found = engine.run(
+                Draws(), seed=4, blocks=blocks, jobs=jobs, start=start, progress=rest
+            )
+            same(found, whole)
+            assert start.merged < rest.states[0].merged <= start.merged + SPAN
+            assert rest.states[-1].merged == blocks
+
+    def test_again_and_again(self):
+        state = None
+        for _ in range(255):
+            watched = Watched(1)
+            with pytest.raises(KeyboardInterrupt):
+                engine.run(DOT, seed=1, blocks=1152, jobs=1, start=state, progress=watched)
+            state = watched.states[-1]
+            if state.merged > 40:
+                break
+        parts = Watched(30)
+        with pytest.raises(KeyboardInterrupt):
+            engine.run(DOT, seed=1, blocks=1152, jobs=1, progress=parts)
+        straight = next(each for each in parts.states if each.merged == state.merged)
+        same(state.replicates(), straight.replicates())
+        assert state.begun.keys() == straight.begun.keys()
+        for name, each in state.begun.items():
+            np.testing.assert_array_equal(each, straight.begun[name], strict=True)
+
+    def test_a_finished_run_has_nothing_left_to_do(self):
+        watched = Watched()
+        whole = engine.run(Draws(), seed=0, blocks=20, jobs=2, progress=watched)
+        last = watched.states[-1]
+        same(engine.run(Failing(at=0), seed=0, blocks=20, jobs=2, start=last), whole)
+
+    def test_earlier_states_stay_what_they_were(self):
+        watched = Watched()
+        whole = engine.run(Draws(), seed=0, blocks=1152, jobs=1, progress=watched)
+        for state in watched.states:
+            assert state.complete == state.merged // 9
+            assert bool(state.begun) == bool(state.merged % 9)
+            if state.complete:
+                found = state.replicates()
+                assert (found.count, found.blocks) == (state.complete, 9 * state.complete)
+                np.testing.assert_array_equal(found.sums["x"], whole.sums["x"][: state.complete])
+
+    @pytest.mark.parametrize("at", range(1, 9))
+    def test_an_interrupt_within_a_merge_leaves_a_state(self, at):
+        """Two names, two looks for each: whichever it is that fails, the state before is whole."""
+        whole = engine.run(Draws(), seed=0, blocks=20, jobs=1)
+        watched = Watched()
+        first = engine.State(20, 0, Brittle(at))
+        with pytest.raises(KeyboardInterrupt):
+            engine.run(Draws(), seed=0, blocks=20, jobs=1, start=first, progress=watched)
+        state = watched.states[-1] if watched.states else engine.State(20)
+        kept = dataclasses.replace(state, sums=dict(state.sums))
+        same(engine.run(Draws(), seed=0, blocks=20, jobs=1, start=kept), whole)
+
+    def test_a_lost_executor_leaves_a_state(self):
+        whole = engine.run(Draws(), seed=0, blocks=300, jobs=1)
+        pool, watched = Backwards(), Watched()
+        submit = pool.submit
+
+        def lost(*args, **kwargs):
+            if len(pool.submitted) == 60:
+                raise BrokenExecutor
+            return submit(*args, **kwargs)
+
+        pool.submit = lost
+        with pytest.raises(BrokenExecutor):
+            engine.run(Draws(), seed=0, blocks=300, jobs=2, executor=pool, progress=watched)
+        state = watched.states[-1]
+        assert 0 < state.merged < 300
+        same(engine.run(Draws(), seed=0, blocks=300, jobs=2, start=state), whole)
+
+
 def test_available_cores():
     assert engine.available_cores() >= 1
 
@@ -265,3 +387,47 @@ def test_blas_is_limited_during_a_run_only(monkeypatch):
     found = engine.run(Looks(), seed=0, blocks=1, jobs=1).sums["threads"]
     assert (found == 1).all()
     assert threads() == before
+
+
+def test_the_blas_limit_outlasts_the_first_thread_that_leaves(monkeypatch):
+    """Two tasks that overlap in one process: neither lifts the limit under the other."""
+    threadpoolctl = pytest.importorskip("threadpoolctl")
+    if engine.available_cores() < 2:
+        pytest.skip("needs a BLAS with two threads")
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+
+    def threads():
+        found = threadpoolctl.threadpool_info()
+        return {each["num_threads"] for each in found if each["user_api"] == "blas"}
+
+    with threadpoolctl.threadpool_limits(2, user_api="blas"):
+        first, second = engine.single_threaded_blas(), engine.single_threaded_blas()
+        with first:
+            second.__enter__()
+        try:
+            assert threads() == {1}
+        finally:
+            second.__exit__(None, None, None)
+        assert threads() == {2}
+
+
+@pytest.mark.parametrize(("blocks", "spans"), [(130, 65), (2000, 2 * 125)])
+def test_a_cluster_gets_larger_tasks_and_the_numbers_stay(blocks, spans):
+    class Cluster(Backwards):
+        threads = 2
+
+    pool = Cluster()
+    alone = engine.run(Draws(), seed=5, blocks=blocks, jobs=1)
+    same(engine.run(Draws(), seed=5, blocks=blocks, executor=pool), alone)
+    assert pool.peak == 4 * Cluster.threads
+    assert len(pool.submitted) <= spans / 2
+
+
+def test_tasks_do_not_grow_where_they_take_long(monkeypatch):
+    class Cluster(Backwards):
+        threads = 2
+
+    pool = Cluster()
+    monkeypatch.setattr(engine, "TASK_SECONDS", 0.0)
+    engine.run(Draws(), seed=5, blocks=130, executor=pool)
+    assert len(pool.submitted) == 65  # 65 replicates of two blocks

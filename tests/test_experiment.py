@@ -9,12 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import sdpa_check
-from sdpa_check import engine, experiment, power, sampling
+from sdpa_check import checkpoint, engine, experiment, planning, power, sampling, works
 from sdpa_check.checks import Check, Settings
+from sdpa_check.claims import registry
 from sdpa_check.errors import InputError
 from sdpa_check.logits import scaling
-from sdpa_check.quantities import Case
+from sdpa_check.quantities import Case, Sample
 from sdpa_check.records import Component, Design, Fault, Outcome
+from sdpa_check.studies.verify import _checks
 
 DOT, ROWS = Design(dk=16), Design(dk=16, keys=8)
 SQRT, NONE = scaling.parse("sqrt"), scaling.parse("none")
@@ -85,7 +87,7 @@ def test_selecting_fewer_checks_changes_nothing(checks):
     for chosen, row in list(zip(checks, together, strict=True))[::3]:
         (alone,), samples = experiment.run([chosen], settings, population=checks)
         assert alone == row
-        assert set(samples) == sampling.keys(chosen)  # and nothing else was drawn
+        assert set(samples) == works.keys(chosen)  # and nothing else was drawn
 
 
 def test_selecting_fewer_checks_plans_for_all_of_them():
@@ -162,7 +164,7 @@ def test_a_wanted_precision_is_reached(precision):
 
 def test_a_plan_is_bounded(monkeypatch):
     """What would cost too much is cut short, ends inconclusive and says what it needs."""
-    monkeypatch.setattr(sampling, "WORK_LIMIT", 1.0)
+    monkeypatch.setattr(planning, "WORK_LIMIT", 1.0)
     (row,), _ = experiment.run([check("dot.variance")], Settings(jobs=1, tolerance=1e-4))
     assert row.estimate.blocks == power.MIN_BLOCKS
     assert row.verdict is Outcome.INCONCLUSIVE
@@ -184,7 +186,7 @@ def test_a_follower_asks_for_a_multiple_at_most():
 
 def test_progress_is_reported_per_design():
     seen = []
-    settings = small(progress=lambda label, done, total: seen.append((label, done, total)))
+    settings = small(progress=lambda label, done, total, _: seen.append((label, done, total)))
     experiment.run([check("dot.variance"), ROW_CHECKS[0]], settings)
     labels = [label for label, _, _ in seen]
     assert list(dict.fromkeys(labels)) == ["d_k=16", "d_k=16, m=8"]
@@ -384,3 +386,102 @@ def test_samples_that_are_not_kept_change_no_row():
     assert rows == kept
     assert samples
     assert set(left) < set(samples)
+
+
+# -- Runs that are stopped. --
+
+
+def stopping(at):
+    """A checkpoint, and settings whose progress stops the run at its n-th sign."""
+    kept, calls = checkpoint.Checkpoint(), []
+
+    def interrupt(*call):
+        calls.append(call)
+        if len(calls) == at:
+            raise KeyboardInterrupt
+
+    return kept, small(progress=interrupt, checkpoint=kept)
+
+
+@pytest.mark.parametrize("keep", [True, False])
+@pytest.mark.parametrize("at", [1, 50, 100, 150])
+def test_a_stopped_run_goes_on_to_the_same_rows(keep, at, tmp_path):
+    checks = [*DOT_CHECKS, SWEEP, *ROW_CHECKS]
+    whole, _ = experiment.run(checks, small())
+    kept, settings = stopping(at)
+    rows, _ = experiment.run(checks, settings, keep=keep)
+    assert kept.stopped
+    for row, same in zip(rows, whole, strict=True):
+        if row != same:
+            assert row.verdict in (Outcome.INCONCLUSIVE, Outcome.NOT_RUN)
+            assert row.reason.startswith("stopped ")
+    assert any(row != same for row, same in zip(rows, whole, strict=True))
+    (tmp_path / "partial.npz").write_bytes(kept.dumps())
+    again = checkpoint.load(tmp_path / "partial.npz")
+    rows, samples = experiment.run(checks, small(checkpoint=again), keep=keep)
+    assert [row.estimate for row in rows] == [row.estimate for row in whole]
+    assert [row.verdict for row in rows] == [row.verdict for row in whole]
+    assert bool(samples) == keep
+
+
+def test_what_is_not_kept_is_not_in_the_checkpoint_either():
+    """A row takes the place of the sums that it was made from."""
+    checks = [*DOT_CHECKS, *ROW_CHECKS]
+    kept, settings = stopping(100)
+    experiment.run(checks, settings, keep=False)
+    assert len(kept.entries) == 1
+    assert set(kept.rows) == {checks.index(each) for each in DOT_CHECKS}
+
+
+@pytest.mark.parametrize("verdict", ["confirmed", "refuted"])
+def test_no_design_under_way_is_judged(verdict):
+    """Neither way: it may have been stopped because of what it showed."""
+    asked = check("dot.variance", stated=(16.0 if verdict == "confirmed" else 1600.0,), band=15.0)
+    (whole,), _ = experiment.run([asked], small())
+    assert whole.verdict == verdict
+    _, settings = stopping(50)
+    (row,), _ = experiment.run([asked], settings)
+    assert row.verdict is Outcome.INCONCLUSIVE
+    assert row.estimate.blocks == 50
+    assert row.estimate.se > 0
+
+
+def test_an_interrupt_stays_one_without_a_checkpoint_or_before_the_first_block(monkeypatch):
+    _, settings = stopping(50)
+    with pytest.raises(KeyboardInterrupt):
+        experiment.run(DOT_CHECKS, dataclasses.replace(settings, checkpoint=None))
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sampling, "_planned", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        experiment.run(DOT_CHECKS, small(checkpoint=checkpoint.Checkpoint()))
+
+
+def test_progress_knows_the_number_so_far():
+    """The first that is not 0, from the blocks that are done; at last that of the row."""
+    seen = []
+    settings = small(progress=lambda *call: seen.append((*call[:3], call[3]())))
+    rows, _ = experiment.run([*DOT_CHECKS, SWEEP, *ROW_CHECKS], settings)
+    assert seen[0][3] is None  # one block has no error bar
+    last = {label: current for label, _, _, current in seen}
+    assert last["d_k=16"] == ("dot.variance", rows[1].estimate)
+    assert last["d_k=16, m=8"] == ("softmax.entropy sqrt", rows[len(DOT_CHECKS) + 1].estimate)
+    assert last["d_k=64"] is None  # nothing but the sweep asks for it
+
+
+def test_every_quantity_can_be_shown_after_two_blocks():
+    """One check of each quantity that the package has a claim about; trainings are too slow."""
+    asked = {each.quantity: each for each in _checks(registry.builtin())}
+    checks = [c for c in asked.values() if {k.split()[0] for k, _ in works.keys(c)} - {"train"}]
+    samples = {}
+    for key in {key for each in checks for key in works.keys(each)}:
+        group = [each for each in checks if key in works.keys(each)]
+        work = works.work_of(*key, group, small())
+        merged = engine.run(work, seed=0, blocks=2, jobs=1)
+        samples[key] = Sample(work=work, replicates=merged)
+    rows = [experiment._unjudged(each, samples, "stopped", small()) for each in checks]
+    assert len(rows) > 30
+    assert {row.verdict for row in rows} <= {Outcome.INCONCLUSIVE, Outcome.UNDEFINED}
+    assert all(row.estimate is not None for row in rows)

@@ -45,7 +45,7 @@ def loop_about_mean(row, c):
 @pytest.mark.parametrize("keys", [2, 7, 64, 300, 5000])
 def test_sums_about_the_second_largest(dtype, keys):
     scores = np.random.default_rng(keys).normal(0, 6, (3, keys)).astype(dtype)
-    (got,) = row_sums(scores, [1.5], spectral=False)
+    (got,) = row_sums(scores, [1.5], [False])
     want = np.array([loop_about_second(row, 1.5) for row in scores]).T
     # A rounding of x, |x| ≤ 60 where it counts, and sums of at most 2048 terms: 64·eps.
     np.testing.assert_allclose(got.second, want, rtol=64 * EPS[dtype], atol=16 * EPS[dtype])
@@ -61,7 +61,7 @@ def test_sums_about_the_mean(dtype, keys, reach):
     scores = np.random.default_rng(keys).normal(0, 6, (3, keys)).astype(dtype)
     wide = np.abs(scores - scores.mean(axis=1, keepdims=True)).max()
     c = float(dtype(reach * rowsums._FLAT[scores.itemsize] / wide))
-    (got,) = row_sums(scores, [c], spectral=False)
+    (got,) = row_sums(scores, [c], [False])
     want = np.array([loop_about_mean(row, c) for row in scores]).T
     assert got.flat.all()
     # Terms of one sign, but for Σu³: there the tolerance is held against Σ|u|³ ≤ reach·Σu².
@@ -95,7 +95,7 @@ def test_secular_iterates_fall_to_the_root_in_a_few_steps(monkeypatch, dtype, li
         for keys in (2, 8, 64, 1024):
             iterates.clear()
             scores = rng.normal(0, std, (2**13 // keys, keys)).astype(dtype)
-            (got,) = row_sums(scores, [1.0], spectral=True)
+            (got,) = row_sums(scores, [1.0], [True])
             assert len(iterates) <= limit, (std, keys)
             for above, below in pairwise(iterates):
                 # Monotone up to the rounding of sums of `keys` terms.
@@ -106,13 +106,13 @@ def test_secular_iterates_fall_to_the_root_in_a_few_steps(monkeypatch, dtype, li
 @pytest.mark.parametrize("gap", [1e-14, 1e-9, 1e-3, 1.0, 30.0])
 def test_secular_root_of_two_keys(gap):
     # λ = 2 p₁ p₂, so t = p₁ − p₂ = tanh(gap/2), to full relative accuracy.
-    (got,) = row_sums(np.array([[0.0, gap]]), [1.0], spectral=True)
+    (got,) = row_sums(np.array([[0.0, gap]]), [1.0], [True])
     assert got.root[0] == pytest.approx(math.tanh(gap / 2), rel=8 * EPS[np.float64], abs=0)
 
 
 def test_secular_equation_holds_at_the_root():
     scores = np.random.default_rng(2).normal(0, 2, (20, 200))
-    (got,) = row_sums(scores, [1.0], spectral=True)
+    (got,) = row_sums(scores, [1.0], [True])
     for row, root in zip(scores, got.root, strict=True):
         x = np.sort(row)
         f = np.exp(x[:-1] - x[-2])
@@ -125,7 +125,7 @@ def test_secular_equation_holds_at_the_root():
 
 def test_float32_sums_survive_saturation():
     scores = np.float32([[0.0, -95.0, -96.0, -97.0]])
-    (got,) = row_sums(scores, [1.0], spectral=True)
+    (got,) = row_sums(scores, [1.0], [True])
     np.testing.assert_allclose(got.second[:, 0], loop_about_second(scores[0], 1.0), rtol=1e-6)
     assert got.gap[0] == 95.0
 
@@ -133,7 +133,7 @@ def test_float32_sums_survive_saturation():
 def test_many_weightless_keys_add_up_to_nothing():
     scores = np.full((1, 200_000), -60.0)
     scores[0, :2] = 0.0
-    (got,) = row_sums(scores, [1.0], spectral=False)
+    (got,) = row_sums(scores, [1.0], [False])
     np.testing.assert_allclose(got.second[:, 0], [1.0, 1.0, 1.0, 0.0], atol=2 * EPS[np.float64])
 
 
@@ -141,7 +141,7 @@ def test_scratch_memory_is_bounded():
     scores = np.zeros((256, 2**14), np.float32)
     scores[:, ::3] = 1.0
     tracemalloc.start()
-    row_sums(scores, [1.0, -0.5, 1e-3], spectral=True)
+    row_sums(scores, [1.0, -0.5, 1e-3], [True] * 3)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     # Five arrays, and one more where rows of both kinds are separated.

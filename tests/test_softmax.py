@@ -321,6 +321,15 @@ def test_spectral_norm_only_if_asked_for():
         )
 
 
+def test_spectral_norm_of_some_multipliers():
+    scores = mixed_rows(np.random.default_rng(14), 60, 20)
+    got = row_statistics(scores, [1.0, 0.3, -0.5], spectral=[True, False, True])
+    for found, c, asked in zip(got, (1.0, 0.3, -0.5), (True, False, True), strict=True):
+        same(found, row_statistics(scores, [c], spectral=asked)[0])
+    with pytest.raises(InputError, match="one per multiplier"):
+        row_statistics(scores, [1.0, 0.3], spectral=[True])
+
+
 def test_the_input_is_never_written_to():
     for shape in ((100, 8), (4, 300)):
         scores = np.random.default_rng(15).normal(size=shape)

@@ -284,3 +284,20 @@ def test_a_truth_at_the_edge_is_seldom_confirmed(alpha):
     ]
     confirmed, rate = outcomes.count(Outcome.CONFIRMED), alpha / 2
     assert abs(confirmed - rate * runs) < Z * math.sqrt(rate * (1 - rate) * runs)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.CONFIRMED, Outcome.REFUTED, Outcome.INCONCLUSIVE])
+def test_a_stopped_run_has_no_other_outcome(outcome):
+    assert verdict.conclude([row(outcome)], stopped=True) == ("stopped", 130)
+
+
+def test_an_unjudged_number_is_open_or_undefined_as_ever():
+    open_ = verdict.unjudged(Prediction(value=1.0, kind="exact", source=""), "stopped")
+    assert (open_.outcome, open_.reason) == (Outcome.INCONCLUSIVE, "stopped")
+    for prediction in (
+        Prediction(value=None, kind="infinite", source="x"),
+        Prediction(value=1.0, kind="limit", source="x"),
+    ):
+        assert verdict.unjudged(prediction, "stopped") == verdict.judge(
+            estimate(1.0), prediction, 0.1
+        )

@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from sdpa_check.errors import SdpaCheckError
-from sdpa_check.verdict import EXIT_USAGE
+from sdpa_check.cli.stopping import StoppedRun
+from sdpa_check.errors import (
+    EXIT_CRASH,
+    EXIT_STOPPED,
+    EXIT_USAGE,
+    LostClusterError,
+    SdpaCheckError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-EXIT_CRASH, EXIT_INTERRUPTED = 1, 130
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -29,19 +33,24 @@ def run(arguments: Sequence[str]) -> int:
         discard_stdout()
         return 0
     except (KeyboardInterrupt, typer.Abort):
-        code = EXIT_INTERRUPTED
+        code = EXIT_STOPPED
+    except StoppedRun as stopped:
+        sys.stderr.write(f"stopped: {stopped}\n")
+        return EXIT_STOPPED
     except Exception as error:
         message, code = _explained(error)
         if "--debug" in arguments and code != EXIT_USAGE:
             raise
         return _fail(message, code)
-    if code == EXIT_INTERRUPTED:  # typer turns Ctrl-C into this code
+    if code == EXIT_STOPPED:  # typer turns Ctrl-C into this code
         return _fail("interrupted; nothing is half-written", code)
     return int(code or 0)
 
 
 def _explained(error: Exception) -> tuple[str, int]:
     """One line for the user, and the exit code."""
+    if isinstance(error, LostClusterError):
+        return str(error), EXIT_CRASH
     if isinstance(error, SdpaCheckError):
         return str(error), EXIT_USAGE
     if hasattr(error, "format_message"):  # a ClickException, whichever click typer carries

@@ -1,21 +1,60 @@
-"""The Typer application: what `sdpa-check --help` shows."""
+"""The Typer application: what `sdpa-check --help` shows, and where each command is defined.
+
+The module of a command is imported when that command is called, so that none waits for the others.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command
 
 import sdpa_check
-from sdpa_check.cli import account, measure
-from sdpa_check.cli import claims as claims_
-from sdpa_check.cli import compare as compare_
-from sdpa_check.cli import train as train_
-from sdpa_check.cli import verify as verify_
-from sdpa_check.verdict import EXIT_USAGE
+from sdpa_check.errors import EXIT_USAGE
+
+COMMANDS = {
+    "variance": ("measure:variance", "Moments and quantiles of q·k, over a sweep of d_k."),
+    "saturation": (
+        "measure:saturation",
+        "Entropy and Jacobian norms of softmax rows, by scaling.",
+    ),
+    "gradient": ("account:gradient", "What goes back through the softmax, per scaling."),
+    "ledger": ("account:ledger", "The variance account of attention changes."),
+    "train": ("train:train", "One attention layer from scratch, by scaling and learning rate."),
+    "compare": ("compare:compare", "Which numbers of two saved runs moved."),
+    "verify": ("verify:verify", "Judge the claims of a document, the built-in ones or your own."),
+    "claims": ("claims:app", "The registry: what documents say, and what is right."),
+}
+"""Every command: ``module:name`` below `sdpa_check.cli`, and its line in the help."""
+
+
+def command(name: str) -> Any:
+    """The command, or group of commands, of that name, imported now and built by typer."""
+    place, summary = COMMANDS[name]
+    module, _, attribute = place.partition(":")
+    found = getattr(import_module(f"sdpa_check.cli.{module}"), attribute)
+    if isinstance(found, typer.Typer):
+        return get_command(found)
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+    alone.command(name, short_help=summary)(found)
+    return get_command(alone)
+
+
+class _LateGroup(TyperGroup):
+    """A group whose members are stand-ins, with a name and a summary, until one is called."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
+        """The called command itself in the place of its stand-in."""
+        name, found, rest = super().resolve_command(ctx, args)
+        return name, found and command(str(name)), rest
+
 
 app = typer.Typer(
     name="sdpa-check",
+    cls=_LateGroup,
     invoke_without_command=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -52,16 +91,9 @@ def main(
         raise typer.Exit(EXIT_USAGE)
 
 
-for name, command, summary in (
-    ("variance", measure.variance, "Moments and quantiles of q·k, over a sweep of d_k."),
-    ("saturation", measure.saturation, "Entropy and Jacobian norms of softmax rows, by scaling."),
-    ("gradient", account.gradient, "What goes back through the softmax, per scaling."),
-    ("ledger", account.ledger, "The variance account of attention changes."),
-    ("train", train_.train, "One attention layer from scratch, by scaling and learning rate."),
-    ("compare", compare_.compare, "Which numbers of two saved runs moved."),
-    ("verify", verify_.verify, "Judge the claims of a document, the built-in ones or your own."),
-):
-    app.command(name, short_help=summary)(command)
-app.add_typer(
-    claims_.app, name="claims", short_help="The registry: what documents say, and what is right."
-)
+def _stand_in() -> None:
+    """Never called: `_LateGroup` puts the command in its place."""
+
+
+for _name, (_, _summary) in COMMANDS.items():
+    app.command(_name, short_help=_summary)(_stand_in)

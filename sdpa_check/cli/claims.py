@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sdpa_check.cli.compare import read_run
-from sdpa_check.errors import InputError, unknown_name
-from sdpa_check.verdict import EXIT_USAGE
+from sdpa_check.errors import EXIT_USAGE, InputError, unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -27,7 +26,9 @@ Format = Annotated[
     str, typer.Option("--format", metavar="|".join(FORMATS), help="What goes to stdout.")
 ]
 
-app = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
+app = typer.Typer(
+    name="claims", invoke_without_command=True, add_completion=False, rich_markup_mode=None
+)
 
 
 @app.callback()

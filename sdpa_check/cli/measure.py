@@ -92,6 +92,7 @@ def api_options(law: Law | None, sampling: Sampling) -> Options:
         "tolerance": options.fraction("--tolerance", sampling.tolerance),
         "seed": options.seed(sampling.seed),
         "jobs": sampling.jobs,
+        "cluster": sampling.cluster,
     }
     if law is not None:
         found |= {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import wraps
@@ -23,6 +22,8 @@ def _config(context: typer.Context, value: Path | None) -> Path | None:
     """Read a TOML file of options; those on the command line win."""
     if value is None:
         return None
+    import tomllib
+
     try:
         table = tomllib.loads(value.read_text(encoding="utf-8"))
     except OSError as error:
@@ -129,6 +130,13 @@ class Sampling:
         typer.Option(metavar="N", help="Root seed, or 'random'."),
     ] = "0"
     jobs: Annotated[int | None, typer.Option(help="Threads; default: all cores.")] = None
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Run blocks on a dask cluster, tcp://host:port, or on local:N worker processes.",
+        ),
+    ] = None
     config: Annotated[
         Path | None,
         typer.Option(
@@ -154,6 +162,14 @@ class Output:
         typer.Option(metavar="DIR", help="Where files go; default outputs/COMMAND."),
     ] = None
     save: Annotated[bool, typer.Option("--save/--no-save", help="Write files.")] = True
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume",
+            help="Go on where the same command was stopped, from the state that it left in DIR. "
+            "Without it a run begins anew and replaces that state at its end.",
+        ),
+    ] = False
     plot: Annotated[bool, typer.Option("--plot/--no-plot", help="Draw plots.")] = True
     quiet: Annotated[bool, typer.Option("--quiet", help="Nothing on stderr but errors.")] = False
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False

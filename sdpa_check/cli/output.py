@@ -5,23 +5,26 @@ from __future__ import annotations
 import os
 import sys
 import time
-from contextlib import suppress
+import warnings
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import typer
 
 from sdpa_check.cli.options import FORMATS, Output
-from sdpa_check.errors import InputError, unknown_name
+from sdpa_check.cli.stopping import StoppedRun, stoppable
+from sdpa_check.errors import ClusterWarning, InputError, LostClusterError, unknown_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from rich.progress import Progress as Bar
-    from rich.progress import TaskID
 
+    from sdpa_check.checkpoint import Checkpoint
+    from sdpa_check.checks import Current
     from sdpa_check.inputs import Options
-    from sdpa_check.records import Run
+    from sdpa_check.records import Estimate, Run
     from sdpa_check.report.figures import Figure
     from sdpa_check.studies.study import Study
 
@@ -37,7 +40,11 @@ def report(
 ) -> None:
     """Compute a study, show it, save it, draw its figures, and leave with its exit code.
 
-    The table stands on the screen and the record on the disk before any plotting starts.
+    The table stands on the screen and the record on the disk before any plotting starts. A run that
+    is stopped is shown and saved as far as it came, with all that a later one needs to go on.
+
+    Raises:
+        StoppedRun: the run was stopped, but some of it was measured.
     """
     check_format("--format", options.format)
     if options.stderr is not None:
@@ -47,21 +54,70 @@ def report(
         from sdpa_check.report.save import check_writable
 
         check_writable(directory)
-    progress = Progress(quiet=options.quiet)
-    try:
-        study = compute({"progress": progress})
-    finally:
-        progress.close()
-    show(study.run, options.format, sys.stdout)
-    if options.stderr is not None:
-        show(study.run, options.stderr, sys.stderr)
-    if options.save:
-        save_run(directory, study.run, more or {})
-        if options.plot and figures is not None:
+    with stoppable():
+        checkpoint = _checkpoint(directory, options)
+        with _warnings(quiet=options.quiet):
+            study = _computed(compute, checkpoint, directory, options)
+        show(study.run, options.format, sys.stdout)
+        if options.stderr is not None:
+            show(study.run, options.stderr, sys.stderr)
+        if options.save:
+            save_run(directory, study.run, more or {}, checkpoint)
+        if study.run.stopped:
+            raise StoppedRun(_kept(directory) if options.save else "nothing is kept: --no-save")
+        if options.save and options.plot and figures is not None:
             save_figures(directory, figures(study))
-        if not options.quiet:
+        if options.save and not options.quiet:
             sys.stderr.write(f"files: {directory}\n")
     raise typer.Exit(study.run.exit_code)
+
+
+def _checkpoint(directory: Path, options: Output) -> Checkpoint:
+    """What the run starts from: nothing, or with ``--resume`` what a stopped one has left."""
+    from sdpa_check import checkpoint
+
+    advice = "--resume goes on" if options.save else ""
+    if options.resume:
+        return checkpoint.load(directory / checkpoint.FILE, advice)
+    return checkpoint.Checkpoint(advice)
+
+
+def _computed(
+    compute: Callable[[Options], Study], checkpoint: Checkpoint, directory: Path, options: Output
+) -> Study:
+    """The study; where it ends without one, its checkpoint is saved before the error goes on."""
+    progress = Progress(quiet=options.quiet)
+    try:
+        return compute({"progress": progress, "checkpoint": checkpoint})
+    except (KeyboardInterrupt, LostClusterError) as error:
+        if checkpoint.empty or not options.save:
+            raise
+        from sdpa_check.checkpoint import FILE
+        from sdpa_check.report.save import save
+
+        save(directory, {FILE: checkpoint.dumps()})
+        if isinstance(error, KeyboardInterrupt):  # while rows were judged
+            raise StoppedRun(_kept(directory)) from error
+        raise LostClusterError(f"{error}; {_kept(directory)}") from error
+    finally:
+        progress.close()
+
+
+def _kept(directory: Path) -> str:
+    return f"what was measured is in {directory}, --resume goes on"
+
+
+@contextmanager
+def _warnings(*, quiet: bool) -> Iterator[None]:
+    """Tell a warning in one line on stderr, without the place in the code that it comes from."""
+
+    def show(message: Warning | str, *_: object, **__: object) -> None:
+        sys.stderr.write(f"warning: {message}\n")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore" if quiet else "always", ClusterWarning)
+        warnings.showwarning = show  # type: ignore[assignment]  # its arguments are swallowed
+        yield
 
 
 def check_format(option: str, form: str) -> None:
@@ -111,15 +167,22 @@ def rendered(run: Run, form: str) -> str:
     return text.csv(run) if form == "csv" else text.markdown(run)
 
 
-def save_run(directory: Path, run: Run, more: Mapping[str, str]) -> None:
-    """Write run.json, the tables, and the files that `more` gives a format.
+def save_run(directory: Path, run: Run, more: Mapping[str, str], checkpoint: Checkpoint) -> None:
+    """Write run.json, the tables, the files that `more` gives a format, and what a partial run has.
 
-    Figures of an earlier run would belie them and are removed.
+    Figures of an earlier run would belie them and are removed; so is what a stopped one has left.
     """
+    from sdpa_check.checkpoint import FILE
     from sdpa_check.report.save import save
 
     names = {"run.json": "json", "table.csv": "csv", "table.md": "md", **more}
-    save(directory, {name: rendered(run, form) for name, form in names.items()})
+    files: dict[str, bytes | str] = {name: rendered(run, form) for name, form in names.items()}
+    if run.stopped:
+        files[FILE] = checkpoint.dumps()
+    save(directory, files)
+    if not run.stopped:
+        with suppress(OSError):
+            (directory / FILE).unlink(missing_ok=True)
     _remove_figures(directory)
 
 
@@ -152,31 +215,60 @@ def save_figures(directory: Path, figures: dict[str, Figure]) -> None:
 
 
 class Progress:
-    """A progress bar on stderr: on a terminal only, and only for a run that takes a while."""
+    """A progress bar on stderr: on a terminal only, and only for a run that takes a while.
+
+    It is that of the design under way, with its number so far.
+    """
 
     PATIENCE = 0.7
+    PERIOD = 1.0  # seconds between two estimates, or as many as keep their cost below 1/SHARE
+    SHARE = 10
 
     def __init__(self, *, quiet: bool) -> None:
         self._shown = not quiet and sys.stderr.isatty()
         self._start = time.perf_counter()
         self._bar: Bar | None = None
-        self._tasks: dict[str, TaskID] = {}
+        self._last = ("", 0)
+        self._due = 0.0
 
-    def __call__(self, label: str, done: int, total: int) -> None:
+    def __call__(self, label: str, done: int, total: int, current: Current) -> None:
         """Note that `done` of `total` blocks of the design `label` are finished."""
-        if not self._shown or time.perf_counter() - self._start < self.PATIENCE:
+        now = time.perf_counter()
+        if not self._shown or now - self._start < self.PATIENCE:
             return
         if self._bar is None:
             from rich.console import Console
             from rich.progress import Progress as Bar
 
+            from sdpa_check.report import rows  # noqa: F401 - else the first number pays for it
+
             self._bar = Bar(console=Console(stderr=True), transient=True)
+            self._task = self._bar.add_task("", total=None)
             self._bar.start()
-        if label not in self._tasks:
-            self._tasks[label] = self._bar.add_task(label, total=total)
-        self._bar.update(self._tasks[label], completed=done)
+        before, self._last = self._last, (label, done)
+        if label != before[0] or done <= before[1]:
+            self._bar.reset(self._task, total=total, completed=done, description=label)
+            self._due = 0.0
+        if now < self._due:
+            self._bar.update(self._task, completed=done)
+            return
+        found = current()
+        spent = time.perf_counter() - now
+        self._due = now + (max(self.PERIOD, self.SHARE * spent) if found else spent)
+        text = f"{label}  {_worded(found)}".rstrip()
+        self._bar.update(self._task, completed=done, description=text, refresh=True)
 
     def close(self) -> None:
         """Take the bar off the screen."""
         if self._bar is not None:
             self._bar.stop()
+
+
+def _worded(found: tuple[str, Estimate] | None) -> str:
+    """``dot.variance 64.02 ± 0.03``."""
+    if found is None:
+        return ""
+    from sdpa_check.report.rows import rounded
+
+    name, estimate = found
+    return f"{name} {rounded(estimate.value, estimate.se)}"

@@ -53,6 +53,7 @@ def train(
     ] = "sgd",
     seed: Annotated[str, _of_sampling("seed")] = "0",
     jobs: Annotated[int | None, _of_sampling("jobs")] = None,
+    cluster: Annotated[str | None, _of_sampling("cluster")] = None,
     config: Annotated[Path | None, _of_sampling("config")] = None,
     out: Output,
 ) -> None:
@@ -69,7 +70,11 @@ def train(
       sdpa-check train --dk 64 --optimiser adam --lr 0.01,0.03 --warmup 0
     """
     del config
-    kept = (out.out or Path("outputs") / "train") / TRIALS if out.save else None
+    file = (out.out or Path("outputs") / "train") / TRIALS
+    kept = file if out.save else None
+    if out.resume and not file.exists():
+        want = f"the {TRIALS} of an earlier run; without --resume a new run begins"
+        raise InputError("--resume", str(file), want, "there is no such file")
 
     def compute(progress: Options) -> Study:
         from sdpa_check.studies import train as command
@@ -84,6 +89,7 @@ def train(
             "trials": kept,
             "seed": options.seed(seed),
             "jobs": jobs,
+            "cluster": cluster,
             "progress": progress["progress"],
         }
         return command.study(options.integers("--dk", dk), options.words(scale), given)

@@ -1,24 +1,24 @@
-"""The laws of the components of q and k, and the vectors that are drawn from them."""
+"""The laws of the components of q and k, and the vectors that are drawn from them.
+
+The module of a law is imported when that law is asked for.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from sdpa_check.distributions.base import FloatArray, Law, Precision
-from sdpa_check.distributions.cauchy import Cauchy
 from sdpa_check.distributions.dependence import Dependence
 from sdpa_check.distributions.dependence import parse as parse_dependence
-from sdpa_check.distributions.gaussian import Gaussian
-from sdpa_check.distributions.laplace import Laplace
-from sdpa_check.distributions.mixture import Mixture
-from sdpa_check.distributions.rademacher import Rademacher
-from sdpa_check.distributions.student_t import StudentT
-from sdpa_check.distributions.uniform import Uniform
 from sdpa_check.errors import InputError, unknown_name
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.random import Generator
 
     from sdpa_check.records import Component
@@ -36,11 +36,18 @@ __all__ = [
     "parse_dependence",
 ]
 
-_WITHOUT_DF: Final = {
-    each.name: each for each in (Gaussian, Uniform, Rademacher, Laplace, Cauchy, Mixture)
+_HOMES: Final = {
+    "gaussian": "gaussian:Gaussian",
+    "uniform": "uniform:Uniform",
+    "rademacher": "rademacher:Rademacher",
+    "laplace": "laplace:Laplace",
+    "cauchy": "cauchy:Cauchy",
+    "mixture": "mixture:Mixture",
+    "t": "student_t:StudentT",
 }
+"""Where the law of a name is defined: ``module:class``."""
 
-NAMES: Final = (*_WITHOUT_DF, StudentT.name)
+NAMES: Final = tuple(_HOMES)
 """Every name that `records.Component.distribution` may hold."""
 
 
@@ -85,6 +92,13 @@ class ComponentLaw:
         return x
 
 
+@cache
+def _family(name: str) -> Callable[..., Law]:
+    module, _, law_class = _HOMES[name].partition(":")
+    found: Callable[..., Law] = getattr(import_module(f"{__name__}.{module}"), law_class)
+    return found
+
+
 def law(component: Component) -> Law:
     """The standard member X of the family that `component` names.
 
@@ -94,13 +108,13 @@ def law(component: Component) -> Law:
     name, df = component.distribution, component.df
     if name not in NAMES:
         raise unknown_name("--dist", name, NAMES)
-    if name != StudentT.name:
+    if name != "t":
         if df is not None:
             raise InputError("--df", df, f"no df for {name}", "only t has degrees of freedom")
-        return _WITHOUT_DF[name]()
+        return _family(name)()
     if df is None:
         raise InputError("--df", df, "the degrees of freedom of t", "for example --df 5")
-    return StudentT(df)
+    return _family(name)(df)
 
 
 def component_law(component: Component) -> ComponentLaw:

@@ -74,7 +74,7 @@ class DotWork:
         precision. Under heavy tails the vectors differ more from each other, and smaller squares
         bring in more of them.
         """
-        wanted = max(8, 1 << (2 * effective_dimension(self.design) - 1).bit_length())
+        wanted = max(8, 1 << (2 * scores.effective_dimension(self.design) - 1).bit_length())
         side = min(self.vectors, wanted, 64 if _heavy(self.design) else 256)
         return side, max(1, min(self.vectors // side, _TILE_SCORES // (side * side)))
 
@@ -88,6 +88,11 @@ class DotWork:
     def pivot(self) -> float:
         """The location from which powers and bins of s are counted."""
         return scores.pivot(self.design)
+
+    def split(self, parts: int) -> DotWork:
+        """The same work: there are no groups in a block that could be left out."""
+        del parts
+        return self
 
     def block(self, generator: np.random.Generator) -> Sums:
         """Draw one block and return its sums."""
@@ -131,7 +136,7 @@ def block_vectors(design: Design, pairs: int | None = None) -> int:
     """
     n = 256
     if _by_gram(design):
-        n = max((1 << 16) // effective_dimension(design), 1024)
+        n = max((1 << 16) // scores.effective_dimension(design), 1024)
         n = min(n, max(1024, (1 << 19) // design.dk))
     elif _heavy(design):
         n = max(256, min(1024, (1 << 18) // design.dk))
@@ -139,24 +144,6 @@ def block_vectors(design: Design, pairs: int | None = None) -> int:
     if pairs is not None:
         n = min(n, 1 << max(1, math.isqrt(pairs).bit_length() - 1))
     return n
-
-
-def effective_dimension(design: Design) -> int:
-    """How many independent components would make q·k vary as much: (tr R²)²/tr R⁴, rounded.
-
-    R is the correlation matrix of a vector. Equicorrelated: from its two eigenvalues. AR(1), with
-    r = ρ² and d → ∞: d (1 + r)²(1 − r)/(1 + 9r + 9r² + r³), from ∫f² and ∫f⁴ over the spectral
-    density f.
-    """
-    corr, d = parse_dependence(design.corr), design.dk
-    rho, found = corr.rho, float(d)
-    if corr.kind == "equi":
-        large, small = 1 + (d - 1) * rho, 1 - rho
-        found = (large**2 + (d - 1) * small**2) ** 2 / (large**4 + (d - 1) * small**4)
-    if corr.kind == "ar1":
-        r = rho**2
-        found = d * (1 + r) ** 2 * (1 - r) / (1 + 9 * r + 9 * r**2 + r**3)
-    return max(1, min(d, round(found)))
 
 
 def _heavy(design: Design) -> bool:

@@ -122,6 +122,10 @@ class PipelineWork:
         drawn = 32.0 * (self.queries + keys + d) * d * max(1.0, width / d)
         return self.groups * (drawn + self.queries * keys * (132.0 + scores_cost))
 
+    def split(self, parts: int) -> PipelineWork:
+        """The same work in blocks of a `parts`-th of the groups, but at least one."""
+        return dataclasses.replace(self, groups=max(1, self.groups // parts))
+
     def with_grids(self, generator: np.random.Generator) -> PipelineWork:
         """The same work with grids that fit its norms, found from one block of its own.
 

@@ -20,6 +20,24 @@ def tail_index(design: Design) -> float:
     return min(law(design.query).tail_index, law(design.key).tail_index)
 
 
+def effective_dimension(design: Design) -> int:
+    """How many independent components would make q·k vary as much: (tr R²)²/tr R⁴, rounded.
+
+    R is the correlation matrix of a vector. Equicorrelated: from its two eigenvalues. AR(1), with
+    r = ρ² and d → ∞: d (1 + r)²(1 − r)/(1 + 9r + 9r² + r³), from ∫f² and ∫f⁴ over the spectral
+    density f.
+    """
+    corr, d = parse_dependence(design.corr), design.dk
+    rho, found = corr.rho, float(d)
+    if corr.kind == "equi":
+        large, small = 1 + (d - 1) * rho, 1 - rho
+        found = (large**2 + (d - 1) * small**2) ** 2 / (large**4 + (d - 1) * small**4)
+    if corr.kind == "ar1":
+        r = rho**2
+        found = d * (1 + r) ** 2 * (1 - r) / (1 + 9 * r + 9 * r**2 + r**3)
+    return max(1, min(d, round(found)))
+
+
 def precision(design: Design) -> type[np.floating[Any]]:
     """The dtype to draw in: float32, or float64 where a mean or a heavy tail needs its range."""
     heavy = tail_index(design) <= 2

@@ -73,6 +73,10 @@ class WeightsWork:
         unit = round(math.log2(self.design.query.sigma * self.design.key.sigma))
         return LogGrid.octaves(unit - 14, unit + 60)
 
+    def split(self, parts: int) -> WeightsWork:
+        """The same work in blocks of a `parts`-th of the groups, but at least one."""
+        return dataclasses.replace(self, shape=self.shape.split(parts))
+
     def block(self, generator: np.random.Generator) -> Sums:
         """Draw one block and return its sums."""
         raw = raw_scores(generator, self.design, self.shape, self.fault)

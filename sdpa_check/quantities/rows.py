@@ -10,14 +10,14 @@ import numpy as np
 
 from sdpa_check import estimates
 from sdpa_check.distributions import component_law, parse_dependence
-from sdpa_check.measures.rows import AVERAGED, NORMS, RowsWork
+from sdpa_check.measures.rows import AVERAGED, NORMS, Depth, RowsWork
 from sdpa_check.quantities.base import Case, Quantity, Sample
 from sdpa_check.records import Design, Estimate, Prediction
 from sdpa_check.theory import saturation
 from sdpa_check.theory.moments import correlation_eigenvalues
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from numpy.typing import NDArray
 
@@ -34,21 +34,49 @@ def _index(sample: Sample) -> int:
     return cast("RowsWork", sample.work).multipliers.index(sample.multiplier)
 
 
-def _rows(sample: Sample) -> int:
-    return int(sample.replicates.sums["rows"].sum())
+_ALL, _CLOSER = 0, 1  # the columns of the sums ``rows{i}``
+
+
+def _rows(sample: Sample, column: int) -> int:
+    return int(sample.replicates.sums[f"rows{_index(sample)}"][:, column].sum())
+
+
+def _column(name: str) -> int:
+    """Which rows are behind a statistic."""
+    return _CLOSER if name == "spectral" else _ALL
+
+
+def depth(asked: Iterable[tuple[Quantity, Case, bool]]) -> Depth:
+    """What must be measured under one multiplier for these to be estimated.
+
+    Args:
+        asked: quantities and cases, and whether anything is to be judged by them. Where all that
+            needs a closer look is shown and not judged, a fourth of the rows gets it.
+    """
+    spectral = histograms = judged = False
+    for wanted, case, judging in asked:
+        eigenvalue = wanted.name == "jacobian.spectral"
+        quantile = (case.statistic or wanted.statistic) in LEVELS
+        spectral |= eigenvalue
+        histograms |= quantile
+        judged |= judging and (eigenvalue or quantile)
+    return Depth(closer=1 if judged else 4, spectral=spectral, histograms=histograms)
 
 
 def _average(
     name: str, transform: Callable[[float, int], float] = lambda factor, _: factor
 ) -> Callable[[Case, tuple[Sample, ...]], Estimate]:
     """The mean over rows of one statistic, times transform(1, m)."""
-    column = AVERAGED.index(name)
+    column, which = AVERAGED.index(name), _column(name)
 
     def estimate(case: Case, samples: tuple[Sample, ...]) -> Estimate:
         (sample,) = samples
-        key = f"mean{_index(sample)}"
+        i = _index(sample)
+        key, rows = f"mean{i}", f"rows{i}"
         found = estimates.function_of_means(
-            sample.replicates, lambda m: m[key][:, column] / m["rows"], samples=_rows(sample)
+            sample.replicates,
+            lambda m: m[key][:, column] / m[rows][:, which],
+            samples=_rows(sample, which),
         )
         return estimates.scaled(found, transform(1.0, case.design.keys or 2))
 
@@ -57,10 +85,10 @@ def _average(
 
 def _norm(name: str) -> Callable[[Case, tuple[Sample, ...]], Estimate]:
     """One Jacobian norm over rows, by the statistic that the case asks for."""
-    column = NORMS.index(name)
+    column, which = NORMS.index(name), _column(name)
 
-    def rms(key: str, m: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
-        return cast("NDArray[Any]", np.sqrt(m[key][:, column] / m["rows"]))
+    def rms(i: int, m: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+        return cast("NDArray[Any]", np.sqrt(m[f"square{i}"][:, column] / m[f"rows{i}"][:, which]))
 
     def estimate(case: Case, samples: tuple[Sample, ...]) -> Estimate:
         (sample,) = samples
@@ -68,12 +96,12 @@ def _norm(name: str) -> Callable[[Case, tuple[Sample, ...]], Estimate]:
         if statistic == "mean":
             return _average(name)(case, samples)
         if statistic == "rms":
-            function = partial(rms, f"square{i}")
-            return estimates.function_of_means(sample.replicates, function, samples=_rows(sample))
+            function, rows = partial(rms, i), _rows(sample, which)
+            return estimates.function_of_means(sample.replicates, function, samples=rows)
         counts = sample.replicates.sums[f"histogram{i}.{name}"]
-        grid = cast("RowsWork", sample.work).grids[i][column]
+        grid = cast("RowsWork", sample.work).grid(i, name)
         return estimates.quantile_combination(
-            counts, grid, (LEVELS[statistic],), (1.0,), samples=_rows(sample)
+            counts, grid, (LEVELS[statistic],), (1.0,), samples=_rows(sample, _CLOSER)
         )
 
     return estimate
@@ -87,12 +115,13 @@ def _argmax_distance(case: Case, samples: tuple[Sample, ...]) -> Estimate:
     """
     del case
     (sample,) = samples
-    key = f"mean{_index(sample)}"
+    i = _index(sample)
+    key, rows = f"mean{i}", f"rows{i}"
     top, squares = AVERAGED.index("max_weight"), AVERAGED.index("sum_squares")
     return estimates.function_of_means(
         sample.replicates,
-        lambda m: 1 + (m[key][:, squares] - 2 * m[key][:, top]) / m["rows"],
-        samples=_rows(sample),
+        lambda m: 1 + (m[key][:, squares] - 2 * m[key][:, top]) / m[rows][:, _ALL],
+        samples=_rows(sample, _ALL),
     )
 
 

@@ -61,11 +61,6 @@ class Told:
     expected: bool
 
 
-def judges(run: Run) -> bool:
-    """Whether a run judges claims, and so is shown claim by claim."""
-    return any(row.claim is not None for row in run.rows)
-
-
 def parts(run: Run) -> Parts:
     """The claims that are measured, those that are documentary, and what stands beside them."""
     theory = tuple(row for row in run.rows if row.id.startswith(THEORY))
@@ -154,10 +149,11 @@ def summaries(run: Run) -> list[tuple[str, str]]:
     found = parts(run)
     lines: list[tuple[str, str]] = []
     if found.theory:
-        held = sum(row.verdict is row.expected for row in found.theory)
-        lines.append(
-            ("theory", f"{held} of {len(found.theory)} exact predictions hold on the same samples")
-        )
+        judged = [row for row in found.theory if not _skipped(run, row)]
+        held = sum(row.verdict is row.expected for row in judged)
+        text = f"{held} of {len(judged)} exact predictions hold on the same samples"
+        left = len(found.theory) - len(judged)
+        lines.append(("theory", f"{text}; {left} {Outcome.NOT_RUN}" if left else text))
     if found.moved:
         numbers = [row for row in found.moved if row.estimate]
         same = sum(row.verdict is row.expected for row in numbers)
@@ -188,15 +184,37 @@ def told(run: Run) -> list[Told]:
     inconclusive ones.
     """
     found = parts(run)
+    skipped = [row for row in found.claims if _skipped(run, row)]
     every = (*found.claims, *found.theory, *found.moved)
-    off = [row for row in every if row.verdict is not row.expected]
+    off = [row for row in every if row.verdict is not row.expected and not _skipped(run, row)]
     wrong = sorted(off, key=lambda row: (rows.as_expected(row), _is_open(row)))
     fine = [
         row
         for row in found.claims
         if row.verdict is row.expected and row.verdict is not Outcome.CONFIRMED
     ]
-    return [_in_full(row) for row in wrong] + _in_short(fine)
+    return [_in_full(row) for row in wrong] + _unsampled(skipped) + _in_short(fine)
+
+
+def _skipped(run: Run, row: Row) -> bool:
+    """Whether a stopped run did not come to a row; there may be too many to tell of each."""
+    return run.stopped and row.verdict is Outcome.NOT_RUN
+
+
+def _unsampled(some: Iterable[Row]) -> list[Told]:
+    found: dict[str, list[str]] = {}
+    for row in some:
+        found.setdefault(rows.cells(row)["reason"], []).append(rows.plain(row.id))
+    return [
+        Told(
+            ids=joined(ids),
+            verdict=str(Outcome.NOT_RUN),
+            statement="",
+            details=(("", _capitalized(reason)),),
+            expected=False,
+        )
+        for reason, ids in found.items()
+    ]
 
 
 def sentences(each: Told) -> list[str]:

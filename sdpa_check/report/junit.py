@@ -18,18 +18,22 @@ def junit(run: Run) -> str:
 
     The class of a claim is where it stands, ``B/8.2``, that of another row its quantity. A row that
     is as expected passes, with its reason as output; another one fails, with the verdict as the
-    type of the failure; one that was not run is skipped.
+    type of the failure; one that was not run is skipped. A run that was stopped has one case more,
+    an error, so that what it left out passes for nothing.
     """
     root = ET.Element("testsuites", name="sdpa-check")
     suite = ET.SubElement(root, "testsuite", name=rows.plain(run.command))
     _properties(suite, run)
     for row, cells in zip(run.rows, rows.run_cells(run), strict=True):
         _case(suite, row, cells)
+    if run.stopped:
+        case = ET.SubElement(suite, "testcase", name=run.outcome, classname="sdpa-check")
+        ET.SubElement(case, "error", message=rows.plain(" ".join(run.notes)), type=run.outcome)
     tags = Counter(child.tag for case in suite.iter("testcase") for child in case)
     for element in (root, suite):
-        element.set("tests", str(len(run.rows)))
+        element.set("tests", str(len(suite.findall("testcase"))))
         element.set("failures", str(tags["failure"]))
-        element.set("errors", "0")
+        element.set("errors", str(tags["error"]))
         element.set("skipped", str(tags["skipped"]))
     if isinstance(started := run.environment.get("started"), str):
         suite.set("timestamp", rows.plain(started))
@@ -46,7 +50,7 @@ def _properties(suite: ET.Element, run: Run) -> None:
         "version": run.version,
         "seed": str(run.seed),
         "generator": run.generator,
-        "outcome": (claims if claims.judges(run) else summary).outcome_line(run),
+        "outcome": (claims if rows.judges_claims(run) else summary).outcome_line(run),
         **summary.common(run),
     }
     for name, value in values.items():

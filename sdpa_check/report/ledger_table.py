@@ -132,15 +132,6 @@ class _Layout:
         return replace(self, widths=widths)
 
 
-def accounts_for_changes(run: Run) -> bool:
-    """Whether `run` is shown as this table."""
-    return (
-        run.command == "ledger"
-        and bool(run.rows)
-        and all(row.params.get("pipeline") for row in run.rows)
-    )
-
-
 def write(console: Console, run: Run, width: int) -> None:
     """Write the table and its legend within `width`.
 

@@ -11,9 +11,10 @@ from importlib.resources import files
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, get_args
 
-from sdpa_check.errors import InputError
+from sdpa_check.errors import EXIT_STOPPED, InputError
 from sdpa_check.records import (
     SCHEMA,
+    STOPPED,
     ClaimText,
     Estimate,
     Outcome,
@@ -129,6 +130,9 @@ def from_dict(data: object, where: str) -> Run:
     if version != SCHEMA:
         raise InputError(f"{where}: schema", version, f"{SCHEMA!r}, the one version read here")
     at = top.fields(Run, "schema")
+    stopped, code = at["outcome"].value == STOPPED, at["exit_code"].value
+    if stopped != (code == EXIT_STOPPED):
+        raise at["exit_code"].error(f"{EXIT_STOPPED} for a run that was stopped, and for no other")
     return Run(
         command=at["command"].text(),
         version=at["version"].text(),
@@ -141,6 +145,21 @@ def from_dict(data: object, where: str) -> Run:
         notes=tuple(item.text() for item in at["notes"].items()),
         environment=at["environment"].mapping(),
     )
+
+
+def row_to_dict(row: Row) -> dict[str, Any]:
+    """A single row as JSON values, as `to_dict` writes those of a run."""
+    found: dict[str, Any] = _json(row)
+    return found
+
+
+def row_from_dict(data: object, where: str) -> Row:
+    """The row that `row_to_dict` made, from parsed JSON.
+
+    Raises:
+        InputError: as `loads` does.
+    """
+    return _row(_Node(data, where, "row"))
 
 
 def _row(node: _Node) -> Row:

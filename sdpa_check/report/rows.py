@@ -270,6 +270,20 @@ def _slow_params(some: Sequence[Row]) -> tuple[str, ...]:
     return tuple(key for key in design if key in lifted)
 
 
+def judges_claims(run: Run) -> bool:
+    """Whether a run judges claims, and so is shown claim by claim."""
+    return any(row.claim is not None for row in run.rows)
+
+
+def accounts_for_changes(run: Run) -> bool:
+    """Whether a run is about pipelines, and so is shown as the table of a ledger."""
+    return (
+        run.command == "ledger"
+        and bool(run.rows)
+        and all(row.params.get("pipeline") for row in run.rows)
+    )
+
+
 def by_id(run: Run) -> bool:
     """Whether checks are named by their id beside the quantity."""
     shown = varying_params(run.rows)

@@ -127,7 +127,7 @@ def sampling_line(run: Run, *, z: bool) -> str:
         z: whether the reader sees the column of that name.
     """
     sampled = [row.estimate for row in run.rows if row.estimate and row.estimate.blocks]
-    parts = ["nothing was sampled"]
+    parts = ["no design came to a number" if run.stopped else "nothing was sampled"]
     if sampled:
         blocks = _span(each.blocks for each in sampled)
         samples = _span(each.samples for each in sampled)

@@ -9,7 +9,7 @@ import textwrap
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TextIO
 
-from sdpa_check.report import claims, claims_table, ledger_table, measured, rows, summary, terminal
+from sdpa_check.report import measured, rows, summary, terminal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -78,9 +78,11 @@ def render(run: Run, *, width: int, color: bool) -> str:
             lines that are too long.
         color: whether to write ANSI colours; every colour has its word beside it.
     """
-    if claims.judges(run):
+    if rows.judges_claims(run):
+        from sdpa_check.report import claims_table
+
         return claims_table.render(run, width=width, color=color)
-    if ledger_table.accounts_for_changes(run):
+    if rows.accounts_for_changes(run):
         return _ledger(run, width=width, color=color)
     layout = _layout(run, width)
     stream = io.StringIO()
@@ -97,6 +99,8 @@ def render(run: Run, *, width: int, color: bool) -> str:
 
 
 def _ledger(run: Run, *, width: int, color: bool) -> str:
+    from sdpa_check.report import ledger_table
+
     stream = io.StringIO()
     console = terminal.console(stream, width, color=color)
     prose = min(width, terminal.PROSE)

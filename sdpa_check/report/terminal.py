@@ -24,7 +24,7 @@ PIPE_WIDTH = 100
 PROSE = 100
 """Longer lines are hard to read."""
 
-OUTCOME_STYLES = {0: "bold green", 3: "bold red", 4: "bold yellow"}
+OUTCOME_STYLES = {0: "bold green", 3: "bold red", 4: "bold yellow", 130: "bold yellow"}
 """The style of the outcome by exit code."""
 
 _BOND = re.compile(r" (?=[±%])|(?<=±) ")

@@ -47,7 +47,7 @@ def csv(run: Run) -> str:
     A parameter whose name is also that of another column stands under ``param_<name>``. What a
     document says follows where the run judges claims.
     """
-    after = (*_AFTER, *(_CLAIM if claims.judges(run) else ()))
+    after = (*_AFTER, *(_CLAIM if rows.judges_claims(run) else ()))
     data = [_flat(row, after) for row in record.to_dict(run)["rows"]]
     params = dict.fromkeys(key for each in data for key in each if key not in after)
     columns = [*dict.fromkeys(("id", "quantity", *params)), *after]
@@ -88,9 +88,9 @@ def _field(value: object) -> object:
 
 def markdown(run: Run) -> str:
     """GitHub tables of the numbers as people read them, with outcome, notes and reasons."""
-    if claims.judges(run):
+    if rows.judges_claims(run):
         return claims_text.markdown(run)
-    ledger = ledger_table.accounts_for_changes(run)
+    ledger = rows.accounts_for_changes(run)
     parts = [
         f"**{markup.escaped(summary.verdict_line(run))}**",
         markup.escaped(" ".join(summary.title(run).split())),

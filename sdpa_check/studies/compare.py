@@ -61,6 +61,9 @@ def rows(old: Run, new: Run) -> list[Row]:
 
 
 def _refuse_mismatch(old: Run, new: Run) -> None:
+    for where, run in (("OLD", old), ("NEW", new)):
+        if run.stopped:
+            raise InputError(f"{where}: outcome", run.outcome, "a run that was not stopped")
     if old.command != new.command:
         raise InputError("NEW: command", new.command, f"{old.command}, as in OLD")
     for name in sorted({*old.design, *new.design}):

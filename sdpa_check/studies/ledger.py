@@ -168,7 +168,8 @@ def _sorted(rows: list[Row], sort: str) -> list[Row]:
         for row in rows
         if (row.quantity, row.params.get("statistic")) == wanted and row.estimate
     }
-    return sorted(rows, key=lambda row: (math.isnan(keys[_group(row)]), keys[_group(row)]))
+    found = {group: keys.get(group, math.nan) for group in map(_group, rows)}
+    return sorted(rows, key=lambda row: (math.isnan(found[_group(row)]), found[_group(row)]))
 
 
 def _group(row: Row) -> tuple[int, int, str]:

@@ -27,8 +27,8 @@ def sweep(
 
 
 def fixed(inputs: Inputs, samples: int) -> Settings:
-    """The settings of a run, for a figure: a sample size per design, and no progress."""
-    return dataclasses.replace(inputs.settings, samples=samples, progress=None)
+    """The settings of a run, for a figure: a sample size per design, no progress, no checkpoint."""
+    return dataclasses.replace(inputs.settings, samples=samples, progress=None, checkpoint=None)
 
 
 def series(label: str, rows: Sequence[Row], x: str) -> list[Series]:

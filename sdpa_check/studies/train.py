@@ -17,7 +17,7 @@ from sdpa_check.errors import InputError, unknown_name
 from sdpa_check.inputs import Inputs, Integers, Options, Scales, integers, resolve
 from sdpa_check.quantities.base import multiplier
 from sdpa_check.records import Design, Run
-from sdpa_check.studies.study import Study
+from sdpa_check.studies.study import Study, running
 from sdpa_check.studies.train_notes import notes
 from sdpa_check.studies.train_rows import Start, start_rows, training_rows
 from sdpa_check.training import store, trial
@@ -27,9 +27,10 @@ from sdpa_check.training.optimisers import RATES, optimiser
 from sdpa_check.training.trial import Curve, Trial
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from concurrent.futures import Executor
 
+    from sdpa_check.checks import Progress, Settings
     from sdpa_check.logits.scaling import Scaling
 
 MAX_DK, MAX_STEPS, MAX_SEEDS, MAX_TRIALS, MAX_LR = 1024, 1_000_000, 1000, 20_000, 1e6
@@ -54,7 +55,9 @@ class TrainOptions(TypedDict, total=False):
         seed: root seed.
         jobs: threads; None for the cores present.
         executor: a `concurrent.futures.Executor` to run trials on instead of threads.
-        progress: called as progress(label, trials done, trials in all).
+        cluster: a cluster to run them on, as in `Options`.
+        progress: called as progress(label, trials done, trials in all, current), see `Options`;
+            current() is None.
     """
 
     lr: Rates | None
@@ -67,7 +70,8 @@ class TrainOptions(TypedDict, total=False):
     seed: int
     jobs: int | None
     executor: Executor | None
-    progress: Callable[[str, int, int], None] | None
+    cluster: str | None
+    progress: Progress | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +114,9 @@ def study(dk: Integers, scale: Scales, options: TrainOptions) -> TrainStudy:
     started, clock = datetime.now(UTC), time.perf_counter()
     plan = _plan(dk, scale, options)
     settings = plan.inputs.settings
-    begun = start_rows(plan.starts(), settings)
-    curves, resumed = _trained(plan, options.get("trials"))
+    with running(settings) as there:
+        begun = start_rows(plan.starts(), there)
+        curves, resumed = _trained(plan, there, options.get("trials"))
     results = Results(curves)
     rows = (*begun, *training_rows(results))
     outcome, code = verdict.conclude(rows)
@@ -208,6 +213,7 @@ def _plan(dk: Integers, scale: Scales, options: TrainOptions) -> _Plan:
         "seed": options.get("seed", 0),
         "jobs": options.get("jobs"),
         "executor": options.get("executor"),
+        "cluster": options.get("cluster"),
         "progress": options.get("progress"),
     }
     inputs = resolve(shared)
@@ -247,9 +253,11 @@ def _rates(given: Rates | None, rule: str) -> tuple[float, ...]:
     return tuple(sorted({float(rate) for rate in listed}))
 
 
-def _trained(plan: _Plan, file: str | Path | None) -> tuple[dict[Trial, Curve], int]:
+def _trained(
+    plan: _Plan, settings: Settings, file: str | Path | None
+) -> tuple[dict[Trial, Curve], int]:
     """The curve of every trial, and how many of them an earlier run had finished."""
-    settings, trials = plan.inputs.settings, plan.trials()
+    trials = plan.trials()
     seed, path = settings.seed, None if file is None else Path(file)
     stored = {} if path is None else store.load(path, seed)
     wanted = set(trials)
@@ -261,7 +269,7 @@ def _trained(plan: _Plan, file: str | Path | None) -> tuple[dict[Trial, Curve], 
         nonlocal latest, written
         latest = found
         if settings.progress is not None:
-            settings.progress("trials", len(found), len(trials))
+            settings.progress("trials", len(found), len(trials), lambda: None)
         if path is not None and time.monotonic() - written > _SAVE_EVERY:
             # What other designs left in the file goes when this one is complete, not before.
             store.dump(path, stored | dict(found), seed)

@@ -81,7 +81,9 @@ def study(
         population=_checks(claims),
         finish=lambda rows: _explained(chosen, rows),
     )
-    return found if baseline is None else replace(found, run=_compared(baseline, found.run))
+    if baseline is None or found.run.stopped:
+        return found
+    return replace(found, run=_compared(baseline, found.run))
 
 
 def _compared(baseline: Run, run: Run) -> Run:

@@ -62,6 +62,11 @@ class StartWork:
         products = task.dmodel * task.dk + passes * task.keys * (task.dk + task.keys)
         return float(2 * task.keys * products + 4 * task.dmodel * task.dk**2)
 
+    def split(self, parts: int) -> StartWork:
+        """The same work: a block is as small as it can be."""
+        del parts
+        return self
+
     def block(self, generator: np.random.Generator) -> Sums:
         """Draw a layer and a sequence and return their losses."""
         weights = model.initial(generator, self.task).map(lambda w: w[None])

@@ -168,7 +168,10 @@ def _completed(
     pool = executor or ThreadPoolExecutor(jobs, thread_name_prefix="sdpa-check")
     under_way: dict[Future[list[Curve]], list[Trial]] = {}
     try:
-        under_way.update((pool.submit(train, group, root_seed), group) for group in groups)
+        under_way.update(
+            (pool.submit(engine.single_threaded, train, group, root_seed), group)
+            for group in groups
+        )
         for future in as_completed(under_way):
             yield under_way[future], future.result()
     finally:

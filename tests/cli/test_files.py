@@ -136,14 +136,16 @@ def test_a_failed_run_leaves_the_earlier_one(invoke, monkeypatch, error):
     invoke(f"{line} 1")
     before = contents(Path("here"))
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise error
 
     monkeypatch.setattr("sdpa_check.verdict.conclude", fail)
     result = invoke(f"{line} 2")
     assert result.code == (130 if error is KeyboardInterrupt else 1)
     assert (result.out, result.err.count("\n")) == ("", 1)
-    assert contents(Path("here")) == before
+    after = contents(Path("here"))
+    assert bool(after.pop("partial.npz", None)) == (error is KeyboardInterrupt)
+    assert after == before
 
 
 def test_equal_runs_leave_equal_files(invoke):

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import io
+from typing import TYPE_CHECKING
 
 import pytest
 
+from sdpa_check import estimates
 from sdpa_check.cli.output import Progress
+
+if TYPE_CHECKING:
+    from sdpa_check.records import Estimate
 
 
 class Screen(io.StringIO):
@@ -35,8 +40,8 @@ def screen(monkeypatch):
 def advanced(*, quiet: bool) -> None:
     progress = Progress(quiet=quiet)
     for done in (1, 5, 10):
-        progress("d_k=64", done, 10)
-    progress("d_k=512, m=8", 3, 10)
+        progress("d_k=64", done, 10, lambda: None)
+    progress("d_k=512, m=8", 3, 10, lambda: None)
     progress.close()
 
 
@@ -46,6 +51,27 @@ def test_a_long_run_on_a_terminal_shows_every_design(screen, monkeypatch):
     advanced(quiet=False)
     assert "d_k=64" in stream.getvalue()
     assert "d_k=512, m=8" in stream.getvalue()
+
+
+def test_the_number_so_far_is_shown_and_seldom_asked_for(screen, monkeypatch):
+    monkeypatch.setattr(Progress, "PATIENCE", 0)
+    stream, asked = screen(terminal=True), []
+
+    def current(value: float) -> tuple[str, Estimate]:
+        asked.append(value)
+        return "dot.variance", estimates.with_error(value, 0.03, 64, 64)
+
+    progress = Progress(quiet=False)
+    monkeypatch.setattr(progress, "PERIOD", 3600)
+    progress("d_k=64", 1, 100, lambda: None)
+    for done in range(2, 100):
+        progress("d_k=64", done, 100, lambda done=done: current(64 + done))
+    progress("d_k=65", 2, 100, lambda: current(65))
+    progress.close()
+    assert asked[1:] == [65]
+    assert asked[0] >= 66
+    assert f"d_k=64  dot.variance {asked[0]:.3f} ± 0.030" in stream.getvalue()
+    assert "d_k=65  dot.variance 65.000 ± 0.030" in stream.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -79,7 +105,7 @@ def test_a_study_reports_every_block_of_every_design(invoke, monkeypatch):
     monkeypatch.setattr(
         Progress,
         "__call__",
-        lambda _, label, done, total: seen.setdefault(label, []).append((done, total)),
+        lambda _, label, done, total, __: seen.setdefault(label, []).append((done, total)),
     )
     invoke("saturation --dk 4 --keys 2,8 --scale sqrt --samples 4096 --no-save")
     assert list(seen) == ["d_k=4, m=2", "d_k=4, m=8"]

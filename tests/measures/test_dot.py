@@ -10,7 +10,8 @@ import pytest
 
 from sdpa_check import rng
 from sdpa_check.measures import scores
-from sdpa_check.measures.dot import DotWork, block_vectors, effective_dimension
+from sdpa_check.measures.dot import DotWork, block_vectors
+from sdpa_check.measures.scores import effective_dimension
 from sdpa_check.records import Component, Design, Fault
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from sdpa_check import rng
 from sdpa_check.measures import rows, scores
-from sdpa_check.measures.rows import AVERAGED, NORMS, RowsShape, RowsWork
+from sdpa_check.measures.rows import AVERAGED, NORMS, Depth, RowsShape, RowsWork
 from sdpa_check.records import Component, Design, Fault
 
 SHAPE = RowsShape(groups=2, queries=3, key_sets=4)
@@ -32,13 +32,26 @@ def generator(work, block=0):
     return rng.generator(0, work.experiment, block)
 
 
-def raw_rows(work, slice_=10**6):
-    """The scores of every row of block 0: group by group, query by query, set by set."""
+def raw_rows(work, slice_=None):
+    """The scores of every row of block 0: group by group, query by query, set by set.
+
+    With slices of keys every group is drawn by itself, else the queries of all come first.
+    """
     g, design, shape = generator(work), work.design, work.shape
-    found = []
+    found, total = [], shape.key_sets * design.keys
+    if not slice_:
+        q = scores.vectors(g, design, design.query, shape.groups * shape.queries, work.fault)
+        k = scores.vectors(g, design, design.key, shape.groups * total, work.fault)
+        pairs = zip(
+            np.split(q, shape.groups, axis=1), np.split(k, shape.groups, axis=1), strict=True
+        )
+        for queries, own in pairs:
+            s = scores.products(design, queries, own, work.fault)
+            starts = range(0, total, design.keys)
+            found += [row[start : start + design.keys] for row in s for start in starts]
+        return np.array(found, np.float64)
     for _ in range(shape.groups):
         q = scores.vectors(g, design, design.query, shape.queries, work.fault)
-        total = shape.key_sets * design.keys
         slices = [min(slice_, total - start) for start in range(0, total, slice_)]
         k = [scores.vectors(g, design, design.key, n, work.fault) for n in slices]
         s = scores.products(design, q, np.concatenate(k, axis=1), work.fault)
@@ -74,8 +87,9 @@ def test_block_twin(design):
     work = RowsWork(design, MULTIPLIERS, SHAPE)
     sums, raw = work.block(generator(work)), raw_rows(work)
     eps = float(np.finfo(scores.precision(design)).eps)
-    assert sums["rows"] == len(raw) == work.size == SHAPE.rows == 24
+    assert len(raw) == work.size == SHAPE.rows == 24
     for i, c in enumerate(MULTIPLIERS):
+        assert sums[f"rows{i}"].tolist() == [24, 24]
         found = [naive(c * x) for x in raw]
         tolerance = 8 * (eps * (2 + np.abs(c * raw).max()) + 4 * 2.0**-52)
         right = np.array([sum(row[name] for row in found) for name in AVERAGED])
@@ -106,7 +120,8 @@ def test_saturated_rows_are_counted():
 
 
 def test_keys_drawn_in_slices_are_all_used(monkeypatch):
-    monkeypatch.setattr(rows, "_DRAW_ELEMENTS", 1)  # slices of 64, the least
+    monkeypatch.setattr(rows, "_TOGETHER_ELEMENTS", 1)  # every group by itself
+    monkeypatch.setattr(rows, "_DRAW_ELEMENTS", 1)  # in slices of 64, the least
     work = RowsWork(Design(dk=8, keys=70, **FLOAT64), (0.35,), RowsShape(2, 2, 3))
     sums, raw = work.block(generator(work)), raw_rows(work, slice_=64)
     right = [sum(naive(0.35 * x)[name] for x in raw) for name in AVERAGED]
@@ -146,6 +161,49 @@ def test_histograms_count_the_norms_of_the_block(design):
             below = np.cumsum(counts)
             assert (np.searchsorted(np.sort(values + slack), edges[1:], "left") <= below).all()
             assert (below <= np.searchsorted(np.sort(values - slack), edges[1:], "right")).all()
+
+
+def test_a_multiplier_is_measured_on_its_share_of_the_rows():
+    design, shape = DESIGNS["float64"], RowsShape(groups=4, queries=8, key_sets=2)
+    depths = (Depth(), Depth(share=4), Depth(share=16, spectral=False), Depth(share=1000))
+    work = RowsWork(design, (0.02, 0.35, 1.0, 2.0), shape, depths=depths)
+    sums, raw = work.block(generator(work)), raw_rows(work)
+    for i, (c, n) in enumerate(zip(work.multipliers, (64, 16, 4, 1), strict=True)):
+        assert sums[f"rows{i}"].tolist() == [n, n]
+        found = [naive(c * x) for x in raw[:n]]
+        names = [name for name in AVERAGED if i != 2 or name != "spectral"]
+        right = [sum(row[name] for row in found) for name in names]
+        got = [sums[f"mean{i}"][AVERAGED.index(name)] for name in names]
+        np.testing.assert_allclose(got, right, rtol=1e-12, atol=1e-13)
+    assert np.isnan(sums["mean2"][AVERAGED.index("spectral")])
+
+
+def test_only_some_rows_are_looked_at_more_closely():
+    shape = RowsShape(groups=4, queries=8, key_sets=2)
+    depths = (Depth(share=2, closer=4), Depth(closer=4, histograms=False))
+    work = RowsWork(DESIGNS["float64"], (0.35, 1.0), shape, depths=depths)
+    work = work.with_grids(rng.generator(1, work.experiment, 0))
+    sums, raw = work.block(generator(work)), raw_rows(work)
+    for i, (c, n) in enumerate(zip(work.multipliers, (32, 64), strict=True)):
+        assert sums[f"rows{i}"].tolist() == [n, n / 4]
+        found = [naive(c * x) for x in raw[:n]]
+        for name in AVERAGED:
+            rows_ = found[: n // 4] if name == "spectral" else found
+            got = sums[f"mean{i}"][AVERAGED.index(name)]
+            assert got == pytest.approx(sum(row[name] for row in rows_), rel=1e-12, abs=1e-13)
+        for name in NORMS:
+            rows_ = found[: n // 4] if name == "spectral" else found
+            got = sums[f"square{i}"][NORMS.index(name)]
+            assert got == pytest.approx(sum(row[name] ** 2 for row in rows_), rel=1e-12)
+    assert [sums[f"histogram0.{name}"].sum() for name in NORMS] == [8] * 4
+    assert not any(name.startswith("histogram1") for name in sums)
+
+
+@pytest.mark.parametrize("groups", [1, 3, 8, 64])
+def test_a_split_block_has_fewer_groups(groups):
+    work = RowsWork(DESIGNS["float64"], (1.0,), RowsShape(groups, 4, 2))
+    assert work.split(4).shape == RowsShape(max(1, groups // 4), 4, 2)
+    assert work.split(4) == dataclasses.replace(work, shape=work.split(4).shape)
 
 
 def test_grids_come_from_the_law_and_not_from_the_block():

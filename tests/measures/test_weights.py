@@ -37,12 +37,14 @@ def generator(work, block=0):
 def raw_rows(work):
     """The scores of every row of block 0, drawn as `RowsWork` documents it."""
     g, design, shape = generator(work), work.design, work.shape
+    total = shape.key_sets * design.keys
+    q = scores.vectors(g, design, design.query, shape.groups * shape.queries, work.fault)
+    k = scores.vectors(g, design, design.key, shape.groups * total, work.fault)
     found = []
-    for _ in range(shape.groups):
-        q = scores.vectors(g, design, design.query, shape.queries, work.fault)
-        k = scores.vectors(g, design, design.key, shape.key_sets * design.keys, work.fault)
-        s = scores.products(design, q, k, work.fault)
-        starts = range(0, s.shape[1], design.keys)
+    pairs = zip(np.split(q, shape.groups, axis=1), np.split(k, shape.groups, axis=1), strict=True)
+    for queries, own in pairs:
+        s = scores.products(design, queries, own, work.fault)
+        starts = range(0, total, design.keys)
         found += [row[start : start + design.keys] for row in s for start in starts]
     return [[float(x) for x in row] for row in found]
 

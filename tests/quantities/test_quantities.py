@@ -141,7 +141,7 @@ def rows_sample(multiplier):
     g = np.random.default_rng(1)
     values = {name: g.uniform(0.1, 0.4, (COUNT, N)) for name in AVERAGED}
     grids = tuple(SampleGrid.of(values[name]) for name in NORMS)
-    sums = {"rows": np.full(COUNT, float(N))}
+    sums = {"rows1": np.full((COUNT, 2), float(N))}
     sums["mean1"] = np.stack([v.sum(axis=1) for v in values.values()], axis=1)
     sums["square1"] = np.stack([(values[name] ** 2).sum(axis=1) for name in NORMS], axis=1)
     for name, grid in zip(NORMS, grids, strict=True):

@@ -5,13 +5,13 @@ import dataclasses
 import pytest
 
 from sdpa_check.records import Outcome
-from sdpa_check.report import claims
+from sdpa_check.report import claims, rows
 
 
 def test_a_run_judges_claims_where_a_row_has_one(judged, mixed, sweep):
-    assert claims.judges(judged)
-    assert not claims.judges(mixed)
-    assert not claims.judges(sweep)
+    assert rows.judges_claims(judged)
+    assert not rows.judges_claims(mixed)
+    assert not rows.judges_claims(sweep)
 
 
 def test_parts_are_told_apart_by_what_they_are_about(judged):
@@ -146,3 +146,25 @@ def test_what_is_wrong_is_told_first_and_in_full(unexpected):
         "dot.variance dk=8: measured 8.0025 ± 0.0074, predicted 8 (exact).",
         "Outside the band.",
     ]
+
+
+def test_what_a_stopped_run_did_not_come_to_is_told_at_once(judged):
+    """Not claim by claim: there may be hundreds."""
+    rows = [
+        dataclasses.replace(row, verdict=Outcome.NOT_RUN, estimate=None, reason="stopped before")
+        if row.id in ("A-var[dk=8]", "A-var[dk=64]", "theory/dot.variance[dk=8]")
+        else row
+        for row in judged.rows
+    ]
+    run = dataclasses.replace(judged, outcome="stopped", exit_code=130, rows=tuple(rows))
+    first, *others = claims.told(run)
+    assert (first.ids, first.verdict, first.expected) == (
+        "A-var[dk=8], [dk=64]",
+        "not run",
+        False,
+    )
+    assert claims.sentences(first) == ["Stopped before."]
+    assert not [each for each in others if each.verdict == "not run"]
+    assert claims.outcome_line(run).startswith("stopped: ")
+    theory = dict(claims.summaries(run))["theory"]
+    assert theory == "0 of 0 exact predictions hold on the same samples; 1 not run"

@@ -109,3 +109,15 @@ def test_a_public_parser_reads_it(mixed):
     assert (suite.tests, suite.failures, suite.errors, suite.skipped) == (7, 2, 0, 1)
     results = [type(case.result[0]).__name__ if case.result else "passed" for case in suite]
     assert results == ["passed"] * 2 + ["Failure"] * 2 + ["passed"] * 2 + ["Skipped"]
+
+
+def test_a_stopped_run_is_an_error_even_where_no_row_failed(mixed):
+    stopped = dataclasses.replace(
+        mixed, outcome="stopped", exit_code=130, rows=mixed.rows[:1], notes=("A partial run.",)
+    )
+    (suite,) = ET.XML(junit(stopped))
+    case, mark = suite.findall("testcase")
+    assert (case.get("name"), mark.get("name")) == (mixed.rows[0].id, "stopped")
+    assert mark.find("error").get("message") == "A partial run."
+    counts = [suite.get(key) for key in ("tests", "failures", "errors", "skipped")]
+    assert counts == ["2", "0", "1", "0"]

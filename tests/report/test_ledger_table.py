@@ -305,9 +305,9 @@ def test_outcome_notes_and_reasons_follow(open_run):
 
 def test_other_commands_keep_their_table(plain):
     other = dataclasses.replace(plain, command="gradient")
-    assert not ledger_table.accounts_for_changes(other)
+    assert not rows.accounts_for_changes(other)
     assert "tolerance" in rendered(other, 120)
-    assert not ledger_table.accounts_for_changes(dataclasses.replace(plain, rows=()))
+    assert not rows.accounts_for_changes(dataclasses.replace(plain, rows=()))
 
 
 def test_the_table_is_made_from_the_record_alone(open_run):

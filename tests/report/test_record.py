@@ -328,3 +328,28 @@ def _assert_refused(document: Any, path: str) -> None:
     with pytest.raises(InputError) as caught:
         record.from_dict(document, "run.json")
     assert caught.value.where == f"run.json: {path}"
+
+
+def test_a_stopped_run_has_its_outcome_and_its_exit_code(mixed):
+    stopped = dataclasses.replace(mixed, outcome="stopped", exit_code=130)
+    VALIDATOR.validate(record.to_dict(stopped))
+    assert record.loads(record.dumps(stopped), "run.json").stopped
+    assert not record.loads(record.dumps(mixed), "run.json").stopped
+
+
+@pytest.mark.parametrize(("outcome", "code"), [("stopped", 0), ("as expected", 130)])
+def test_neither_stands_without_the_other(mixed, outcome, code):
+    document = record.to_dict(dataclasses.replace(mixed, outcome=outcome, exit_code=code))
+    assert not VALIDATOR.is_valid(document)
+    with pytest.raises(InputError, match="130 for a run that was stopped") as caught:
+        record.from_dict(document, "run.json")
+    assert caught.value.where == "run.json: exit_code"
+
+
+def test_a_row_alone_there_and_back(mixed):
+    for row in mixed.rows:
+        data = json.loads(json.dumps(record.row_to_dict(row)))
+        assert record.row_from_dict(data, "partial.npz") == row
+    del data["verdict"]
+    with pytest.raises(InputError, match=r"partial.npz: row.verdict"):
+        record.row_from_dict(data, "partial.npz")

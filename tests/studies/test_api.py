@@ -88,7 +88,7 @@ class TestRun:
     def test_progress_is_reported(self):
         seen = []
         sdpa_check.variance(**QUICK, progress=lambda *step: seen.append(step))
-        assert {label for label, _, _ in seen} == {"d_k=4"}
+        assert {label for label, *_ in seen} == {"d_k=4"}
         assert seen[-1][1] == seen[-1][2]
 
     def test_a_precision_is_reached(self, row):

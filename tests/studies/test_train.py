@@ -209,7 +209,7 @@ class TestResume:
     def test_after_an_interruption(self, finished, tmp_path):
         file, calls = tmp_path / "trials.json", []
 
-        def interrupt(label, done, total):
+        def interrupt(label, done, total, _):
             calls.append(done)
             if done > 20 and label == "trials":
                 raise KeyboardInterrupt
@@ -222,7 +222,8 @@ class TestResume:
         run = train(DK, SCALE, **SMALL, trials=file, progress=lambda *call: seen.append(call))
         assert run.environment["trials_resumed"] == kept
         assert seen[0][1] > kept
-        assert seen[-1] == ("trials", 48, 48)
+        assert seen[-1][:3] == ("trials", 48, 48)
+        assert seen[-1][3]() is None
         assert numbers(run) == numbers(finished.run)
 
     def test_a_finished_run_is_read_and_left_alone(self, finished, tmp_path, monkeypatch):
@@ -245,7 +246,7 @@ class TestResume:
         file = tmp_path / "trials.json"
         train(4, "none", **SMALL, trials=file)
 
-        def interrupt(label, done, total):
+        def interrupt(label, done, total, _):
             raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):

@@ -1,0 +1,45 @@
+"""Ctrl-C and SIGTERM: the first ends the sampling, those after it wait until all is saved."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+
+class StoppedRun(Exception):  # noqa: N818 - what it reports is no error
+    """A run was stopped; the message says what of it is kept."""
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """A context in which the first Ctrl-C or SIGTERM raises KeyboardInterrupt, and no later one.
+
+    What was measured in hours would be lost if a second signal ended the saving of it.
+    """
+    before: dict[signal.Signals, Any] = {}
+    stopped = False
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        nonlocal stopped
+        if not stopped:
+            stopped = True
+            raise KeyboardInterrupt
+
+    if threading.current_thread() is threading.main_thread():  # others get no signals
+        for each in (signal.SIGINT, signal.SIGTERM):
+            handler = signal.getsignal(each)
+            # One that is ignored, as under nohup, stays so.
+            if handler not in (signal.SIG_IGN, None):
+                before[each] = handler
+                signal.signal(each, stop)
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)

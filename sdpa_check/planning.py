@@ -1,0 +1,137 @@
+"""How many blocks a design needs, fixed before the first of them is drawn."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from sdpa_check import engine, power
+from sdpa_check.measures.dot import DotWork
+from sdpa_check.quantities import ExactQuantity, Sample, quantity
+from sdpa_check.works import applied
+
+if TYPE_CHECKING:
+    from sdpa_check.checks import Check, Settings
+    from sdpa_check.measures.rows import RowsWork
+    from sdpa_check.quantities import Quantity
+    from sdpa_check.records import Design
+    from sdpa_check.works import PlannedWork
+
+PILOT_BLOCKS = 32
+"""Blocks of the pilot that plans the sample size; it has streams of its own and is thrown away."""
+
+WORK_LIMIT = 2e11
+"""Elementary operations a planned run may cost; beyond, checks may end inconclusive and say so."""
+
+_FOLLOWERS = 8
+"""A quantity that does not lead may ask for at most this many times the blocks of those that do."""
+
+_PARTS = 4
+"""Blocks of a pilot, and of a run that needs few, have a fourth of the groups of a full block."""
+
+_SHARES = (16, 4)
+"""A multiplier that needs so many times fewer rows than another gets that share of each block."""
+
+
+def plan(
+    work: PlannedWork, design: Design, group: list[Check], settings: Settings, total: int
+) -> tuple[PlannedWork, int]:
+    """The work as it is to be run, and the number of its blocks.
+
+    The count comes from the wanted number of samples, or else from the wanted precision by a pilot
+    that is thrown away: going on until the error looks small enough would correlate value and
+    error.
+
+    Args:
+        work: what is measured.
+        design: what is drawn.
+        group: the checks that read it.
+        settings: how checks are run.
+        total: how many checks share the false-alarm probability.
+    """
+    if settings.samples is not None:
+        return work, max(power.MIN_BLOCKS, math.ceil(settings.samples / work.size))
+    small = work.split(_PARTS)
+    ratio = work.size // small.size
+    needs = _needs(small, design, group, settings, total)
+    blocks, chosen = max(needs.values()), small
+    if blocks >= 2 * power.MIN_BLOCKS * ratio:
+        blocks, chosen = math.ceil(blocks / ratio), work
+    if not isinstance(chosen, DotWork):
+        from sdpa_check.measures.rows import RowsWork  # dot products go without this import
+
+        if isinstance(chosen, RowsWork):
+            chosen = _shared_out(chosen, needs)
+    if settings.precision is None:
+        blocks = min(blocks, max(power.MIN_BLOCKS, int(WORK_LIMIT / chosen.cost)))
+    return chosen, blocks
+
+
+def _shared_out(work: RowsWork, needs: dict[float, int]) -> RowsWork:
+    """The work with a share of its rows for every multiplier that needs less than the others.
+
+    A share of the rows has at most that share of the information, for the rest shares its keys.
+    """
+    most = max(needs.values())
+    depths = tuple(
+        dataclasses.replace(depth, share=next((s for s in _SHARES if s * needs[factor] <= most), 1))
+        for factor, depth in zip(work.multipliers, work.depths, strict=True)
+    )
+    return dataclasses.replace(work, depths=depths)
+
+
+def _needs(
+    work: PlannedWork, design: Design, group: list[Check], settings: Settings, total: int
+) -> dict[float, int]:
+    """How many blocks are needed under every multiplier.
+
+    A growth over several designs and a difference are not planned: they get what the others need.
+    """
+    pilot = dataclasses.replace(work, stream="pilot")
+    replicates = engine.run(
+        pilot,
+        seed=settings.seed,
+        blocks=PILOT_BLOCKS,
+        jobs=settings.jobs,
+        executor=settings.executor,
+    )
+    lead, rest, unplanned = Counter[float](), Counter[float](), set[float]()
+    for check in group:
+        asked = quantity(check.quantity)
+        if isinstance(asked, ExactQuantity):
+            continue
+        if asked.sweep or check.versus is not None:
+            own = [case for case in check.cases if design in case.designs]
+            unplanned |= {applied(case, design, settings) for case in own}
+            continue
+        factor = applied(check.case, design, settings)
+        sample = Sample(work=pilot, replicates=replicates, multiplier=factor)
+        part = lead if asked.lead else rest
+        part[factor] = max(part[factor], _needed(check, asked, sample, settings, total))
+    most = _FOLLOWERS * max(power.MIN_BLOCKS, *lead.values(), 0)
+    needs = {
+        factor: max(power.MIN_BLOCKS, lead[factor], min(rest[factor], most))
+        for factor in (*lead, *rest)
+    }
+    return needs | dict.fromkeys(unplanned, max(power.MIN_BLOCKS, *needs.values(), 0))
+
+
+def _needed(check: Check, asked: Quantity, sample: Sample, settings: Settings, total: int) -> int:
+    """Blocks that one check needs; 0 where it has no error bar or nothing to be held to."""
+    found = asked.estimate(check.case, (sample,))
+    prediction = check.prediction(asked)
+    if found.se is None or prediction.value is None or prediction.kind == "limit":
+        return 0
+    band = check.band_for(asked, prediction, settings.tolerance)
+    if not 0 < band < math.inf:
+        return 0
+    if settings.precision is not None:
+        target = settings.precision * band / (check.tolerance or settings.tolerance)
+        return power.blocks_needed(found.se, found.blocks, target)
+    # A number that is far from its claim is told apart from it with less than the band asks for.
+    away = abs(found.value - prediction.value) - 4 * found.se
+    room = max(band, away - band if check.relation == "equal" else away)
+    target = power.wanted_se(room, alpha=settings.alpha, checks=total)
+    return power.blocks_needed(found.se, found.blocks, target)

@@ -1,0 +1,155 @@
+"""Checks → what is drawn and measured for them: the work behind every design."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from sdpa_check import power, rng
+from sdpa_check.logits import scaling
+from sdpa_check.measures.dot import DotWork, block_vectors
+from sdpa_check.quantities import ExactQuantity, multiplier, quantity
+
+if TYPE_CHECKING:
+    from sdpa_check.checks import Check, Settings
+    from sdpa_check.measures.pipeline import PipelineWork
+    from sdpa_check.measures.rows import RowsWork
+    from sdpa_check.measures.weights import WeightsWork
+    from sdpa_check.quantities import Case, Quantity
+    from sdpa_check.records import Design
+    from sdpa_check.training.measures import TrainWork
+    from sdpa_check.training.start import StartWork
+
+    PlannedWork = DotWork | RowsWork | WeightsWork | PipelineWork | StartWork
+
+
+Key = tuple[str, "Design"]
+"""What is sampled once: the kind of block, with its pipeline or training if any, and the design."""
+
+
+def keys(check: Check) -> set[Key]:
+    """The samplings that a check reads."""
+    asked = quantity(check.quantity)
+    if isinstance(asked, ExactQuantity):
+        return set()
+    return {(kind(asked, case), design) for case in check.cases for design in case.designs}
+
+
+def kind(asked: Quantity, case: Case) -> str:
+    """The kind of block on which a case is measured, with the pipeline or the training if any."""
+    if asked.trained:
+        from sdpa_check.quantities.training import kind as kind_of_training
+
+        return kind_of_training(asked.sampling, case)
+    if asked.sampling == "pipeline":
+        from sdpa_check.quantities.pipeline import pipeline_text
+
+        return f"pipeline {pipeline_text(case)}"
+    return asked.sampling
+
+
+def applied(case: Case, design: Design, settings: Settings) -> float:
+    """The multiplier of the measurement: that of the case, unless a fault replaces its rule."""
+    if case.scale is None:
+        return 1.0
+    rule = scaling.parse(settings.fault.scale) if settings.fault.scale else case.scale
+    return multiplier(rule, design, case.d_model)
+
+
+def work_of(kind_: str, design: Design, group: list[Check], settings: Settings) -> PlannedWork:
+    """The work that measures what the checks of a group ask of one design.
+
+    Args:
+        kind_: the kind of block, as from `kind`.
+        design: what is drawn.
+        group: the checks that read the design.
+        settings: how checks are run.
+    """
+    wanted = None if settings.samples is None else max(1, settings.samples // power.MIN_BLOCKS)
+    if kind_.startswith("start "):
+        return _start_work(kind_, design, group, settings)
+    if kind_.startswith("pipeline "):
+        return _pipeline_work(kind_.removeprefix("pipeline "), design, group, settings, wanted)
+    if kind_ == "dot":
+        return DotWork(design, block_vectors(design, wanted), settings.fault)
+    return _rows_work(kind_, design, group, settings, wanted)
+
+
+def _rows_work(
+    kind_: str, design: Design, group: list[Check], settings: Settings, wanted: int | None
+) -> RowsWork | WeightsWork:
+    from sdpa_check.measures.rows import RowsShape, RowsWork
+    from sdpa_check.measures.scores import effective_dimension
+    from sdpa_check.quantities.rows import depth
+
+    asked = _by_multiplier(group, design, settings)
+    d, keys = effective_dimension(design), design.keys or 2
+    shape = RowsShape.fitting(d, keys, wanted)
+    if kind_ == "weights":
+        from sdpa_check.measures.weights import WeightsWork
+
+        return WeightsWork(design, tuple(asked), shape, settings.fault)
+    whole = RowsShape.fitting(d, keys)
+    depths = tuple(depth(pairs) for pairs in asked.values())
+    scout = RowsWork(design, tuple(asked), whole, (), settings.fault, "scout", depths)
+    gridded = scout.with_grids(rng.generator(settings.seed, scout.experiment, 0))
+    return dataclasses.replace(gridded, shape=shape, stream="main")
+
+
+def _by_multiplier(
+    group: list[Check], design: Design, settings: Settings
+) -> dict[float, list[tuple[Quantity, Case, bool]]]:
+    """What is asked of a design under every multiplier, in order, and whether it is judged."""
+    found: dict[float, list[tuple[Quantity, Case, bool]]] = {}
+    for check in group:
+        asked = quantity(check.quantity)
+        if isinstance(asked, ExactQuantity):
+            continue
+        judged = check.prediction(asked).value is not None
+        for case in check.cases:
+            if design in case.designs:
+                factor = applied(case, design, settings)
+                found.setdefault(factor, []).append((asked, case, judged))
+    return dict(sorted(found.items()))
+
+
+def _pipeline_work(
+    text: str, design: Design, group: list[Check], settings: Settings, wanted: int | None
+) -> PipelineWork:
+    from sdpa_check.measures.pipeline import PipelineWork
+
+    cases = [case for check in group for case in check.cases]
+    d_model = next((case.d_model for case in cases if case.d_model is not None), None)
+    work = PipelineWork.fitting(design, text, d_model, wanted, settings.fault)
+    whole = PipelineWork.fitting(design, text, d_model, None, settings.fault)
+    scout = dataclasses.replace(whole, stream="scout")
+    grids = scout.with_grids(rng.generator(settings.seed, scout.experiment, 0)).grids
+    return dataclasses.replace(work, grids=grids)
+
+
+def _start_work(kind_: str, design: Design, group: list[Check], settings: Settings) -> StartWork:
+    from sdpa_check.quantities import training
+    from sdpa_check.training.start import StartWork
+
+    cases = _training_cases(kind_, design, group)
+    multipliers = tuple(sorted({applied(case, design, settings) for case in cases}))
+    return StartWork(training.task(cases[0]), multipliers)
+
+
+def training_work(kind_: str, design: Design, group: list[Check], settings: Settings) -> TrainWork:
+    """The trainings that a group asks about: all settings of one seed share its draws."""
+    from sdpa_check.quantities import training
+    from sdpa_check.training.measures import TrainWork
+
+    cases = _training_cases(kind_, design, group)
+    pairs = [each for case in cases for each in training.pair(case)]
+    trials = [training.trial(each, applied(each, design, settings)) for each in pairs]
+    return TrainWork(tuple(dict.fromkeys(trials)))
+
+
+def _training_cases(kind_: str, design: Design, group: list[Check]) -> list[Case]:
+    from sdpa_check.quantities import training
+
+    name = kind_.partition(" ")[0]
+    asked = [case for check in group for case in check.cases if design in case.designs]
+    return [case for case in asked if training.kind(name, case) == kind_]
