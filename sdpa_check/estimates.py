@@ -96,15 +96,13 @@ def quantile_combination(
     """
     count = len(histogram)
     edges = _finite_edges(grid)
-    each = np.cumsum(histogram, axis=1, dtype=np.float64)
-    each /= each[:, -1:]
     pooled = np.cumsum(histogram.sum(axis=0), dtype=np.float64)
     pooled /= pooled[-1]
     cdf = np.concatenate([[0.0], pooled])
     quantiles, influence, beyond = [], np.zeros(count), False
     for level, weight in zip(levels, weights, strict=True):
         at = float(np.interp(level, cdf, edges))
-        own = np.array([np.interp(at, edges[1:], row) for row in each])
+        own = _shares_below(at, histogram, edges)
         spread = float(own.std(ddof=1)) / math.sqrt(count)
         half = max(2 * spread, 2.0 / float(histogram.sum()))
         window = np.interp([level - half, level + half], cdf, edges)
@@ -120,6 +118,16 @@ def quantile_combination(
     if beyond:
         return bare(value, count, samples, "not available (a quantile lies beyond the bins)")
     return with_error(value, se, count, samples)
+
+
+def _shares_below(
+    x: float, histogram: NDArray[Any], edges: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """F_r(x) of every replicate, linear within a bin: only the bin of x need be looked at."""
+    i = int(np.clip(np.searchsorted(edges, x, side="right") - 2, 0, len(edges) - 3))
+    lower = histogram[:, : i + 1].sum(axis=1)
+    ends = np.stack([lower, lower + histogram[:, i + 1]], axis=1) / histogram.sum(axis=1)[:, None]
+    return np.array([np.interp(x, edges[i + 1 : i + 3], pair) for pair in ends])
 
 
 def combined(parts: Sequence[Estimate], weights: Sequence[float]) -> Estimate:

@@ -55,13 +55,15 @@ class LogGrid:
         if x.dtype not in _FORMATS:
             raise InputError("x.dtype", str(x.dtype), "float32 or float64")
         integer, mantissa, bias = _FORMATS[x.dtype]
-        flat = np.ascontiguousarray(x).reshape(-1)
-        code = np.abs(flat).view(integer) >> (mantissa - self.bits)
+        sign = (x.reshape(-1) + x.dtype.type(0)).view(integer)  # a copy, in which −0 is 0
+        code = sign & np.iinfo(integer).max
+        code >>= integer(mantissa - self.bits)
         code -= integer(self.first + (bias << self.bits) - 1)
         np.clip(code, 0, self.magnitudes - 1, out=code)
         if not self.signed:
             return np.bincount(code, minlength=self.magnitudes)
-        np.copyto(code, -1 - code, where=flat < 0)
+        sign >>= integer(8 * sign.itemsize - 1)  # 0 or −1, and c ^ −1 is −1 − c
+        code ^= sign
         code += integer(self.magnitudes)
         return np.bincount(code, minlength=2 * self.magnitudes)
 

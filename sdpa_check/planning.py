@@ -55,8 +55,14 @@ def plan(
         return work, max(power.MIN_BLOCKS, math.ceil(settings.samples / work.size))
     small = work.split(_PARTS)
     ratio = work.size // small.size
-    needs = _needs(small, design, group, settings, total)
-    blocks, chosen = max(needs.values()), small
+    lead, rest, unplanned = _needs(small, design, group, settings, total)
+    most = _FOLLOWERS * max((ratio * power.MIN_BLOCKS, *lead.values()))
+    needs = {
+        factor: max(power.MIN_BLOCKS, lead[factor], min(rest[factor], most))
+        for factor in (*lead, *rest)
+    }
+    blocks, chosen = max((power.MIN_BLOCKS, *needs.values())), small
+    needs |= dict.fromkeys(unplanned, blocks)
     if blocks >= 2 * power.MIN_BLOCKS * ratio:
         blocks, chosen = math.ceil(blocks / ratio), work
     if not isinstance(chosen, DotWork):
@@ -84,10 +90,11 @@ def _shared_out(work: RowsWork, needs: dict[float, int]) -> RowsWork:
 
 def _needs(
     work: PlannedWork, design: Design, group: list[Check], settings: Settings, total: int
-) -> dict[float, int]:
-    """How many blocks are needed under every multiplier.
+) -> tuple[Counter[float], Counter[float], set[float]]:
+    """Blocks needed under every multiplier: by what leads, and by what follows.
 
-    A growth over several designs and a difference are not planned: they get what the others need.
+    The third are the multipliers of growths over several designs and of differences, which are not
+    planned.
     """
     pilot = dataclasses.replace(work, stream="pilot")
     replicates = engine.run(
@@ -110,12 +117,7 @@ def _needs(
         sample = Sample(work=pilot, replicates=replicates, multiplier=factor)
         part = lead if asked.lead else rest
         part[factor] = max(part[factor], _needed(check, asked, sample, settings, total))
-    most = _FOLLOWERS * max(power.MIN_BLOCKS, *lead.values(), 0)
-    needs = {
-        factor: max(power.MIN_BLOCKS, lead[factor], min(rest[factor], most))
-        for factor in (*lead, *rest)
-    }
-    return needs | dict.fromkeys(unplanned, max(power.MIN_BLOCKS, *needs.values(), 0))
+    return lead, rest, unplanned
 
 
 def _needed(check: Check, asked: Quantity, sample: Sample, settings: Settings, total: int) -> int:

@@ -116,7 +116,7 @@ def _warnings(*, quiet: bool) -> Iterator[None]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore" if quiet else "always", ClusterWarning)
-        warnings.showwarning = show  # type: ignore[assignment]  # its arguments are swallowed
+        warnings.showwarning = show
         yield
 
 

@@ -15,6 +15,7 @@ from sdpa_check.errors import InputError
 from sdpa_check.histogram import SampleGrid
 from sdpa_check.logits.pipeline import Pipeline, parse
 from sdpa_check.logits.transforms import Context
+from sdpa_check.logits.transforms.scores import Additive
 from sdpa_check.measures import scores
 from sdpa_check.measures.rows import row_length
 from sdpa_check.records import Fault
@@ -38,11 +39,6 @@ AVERAGED = ("entropy", "entropy_deficit", "max_weight", "effective_keys", "sum_s
 SPREAD = ("frobenius", "gradient_logits", "gradient_query", "gradient_w_q")
 """Row statistics of which a block returns squares and histograms, in this order: ‖J‖_F, and the
 norms of ∂L/∂s, ∂L/∂q and ∂L/∂W_Q for a gradient ∂L/∂p of independent N(0, 1) entries.
-"""
-
-_ADDITIVE = (parse("additive"), parse("additive:unit"))
-"""Pipelines that run in float32 where q and k are drawn in it: tanh takes half the time there, and
-no such score can overflow. Of others float64 alone tells a true overflow.
 """
 
 _GROUP_SCORES = 1 << 17
@@ -94,7 +90,8 @@ class PipelineWork:
             want = "none, ar1 or equi: a pipeline acts on keys that many queries share"
             raise InputError("--corr", design.corr, want)
         keys = row_length(design)
-        queries = min(32 if "additive" in pipeline else 128, max(4, _GROUP_SCORES // keys))
+        most = 32 if pipeline_of(pipeline).score.draws_weights else 128
+        queries = min(most, max(4, _GROUP_SCORES // keys))
         groups = max(1, min(32, _BLOCK_SCORES // (queries * keys)))
         if rows is not None and rows < queries * groups:
             queries = max(1, min(queries, rows))
@@ -118,7 +115,7 @@ class PipelineWork:
         """Elementary operations of a block, roughly: what one drawn normal costs counts as 32."""
         keys, d = row_length(self.design), self.design.dk
         width = (self.d_model or 512) if "proj" in self.pipeline else 1
-        scores_cost = 16 * d if "additive" in self.pipeline else 2 * d
+        scores_cost = pipeline_of(self.pipeline).score.operations * d
         drawn = 32.0 * (self.queries + keys + d) * d * max(1.0, width / d)
         return self.groups * (drawn + self.queries * keys * (132.0 + scores_cost))
 
@@ -164,11 +161,20 @@ class PipelineWork:
         upstream = generator.standard_normal((self.queries, keys))
         inputs = np.sqrt(generator.chisquare(self.d_model or design.dk, self.queries))
         pipeline = pipeline_of(self.pipeline)
-        if pipeline not in _ADDITIVE:
+        if not _in_single_precision(pipeline):
             q, k = q.astype(np.float64), k.astype(np.float64)
         applied = pipeline.run(own, lambda _: (q, k), context)
         logits, k = (np.asarray(x, np.float64) for x in (applied.logits, applied.k))
         return _Group(logits, k, pipeline.multiplier(context), upstream, inputs)
+
+
+def _in_single_precision(pipeline: Pipeline) -> bool:
+    """Whether q and k may stay in float32: only where nothing but an additive score acts on them.
+
+    tanh takes half the time there, and no such score can overflow. Of others float64 alone tells
+    a true overflow.
+    """
+    return pipeline == Pipeline(score=pipeline.score) and isinstance(pipeline.score, Additive)
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,15 +180,17 @@ def _measured_only(case: Case) -> Prediction:
 
 def _std_band(case: Case, prediction: Prediction, tolerance: float) -> float:
     """Relative; twice `tolerance` where a score draws weights of its own, v with them Σv²."""
-    own = 2.0 if "additive" in pipeline_text(case) else 1.0
-    return relative(case, prediction, own * tolerance)
+    return relative(case, prediction, _widened(case, tolerance))
+
+
+def _widened(case: Case, tolerance: float) -> float:
+    return (2.0 if pipeline_of(pipeline_text(case)).score.draws_weights else 1.0) * tolerance
 
 
 def _spread_band(case: Case, prediction: Prediction, tolerance: float) -> float:
     """A mean is held to `tolerance` standard deviations of the logits."""
     std = _account(pipeline_text(case), case.design, case.d_model).std.value
-    tolerance *= 2.0 if "additive" in pipeline_text(case) else 1.0
-    return tolerance * (std or abs(prediction.value or 0.0) or math.inf)
+    return _widened(case, tolerance) * (std or abs(prediction.value or 0.0) or math.inf)
 
 
 def _entropy_band(case: Case, prediction: Prediction, tolerance: float) -> float:

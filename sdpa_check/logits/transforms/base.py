@@ -109,6 +109,12 @@ class Score(Transform):
 
     __slots__ = ()
 
+    draws_weights: ClassVar[bool] = False
+    """Whether it draws weights of its own, which all scores of a block share."""
+
+    operations: ClassVar[int] = 2
+    """Elementary operations that a score costs per component, roughly."""
+
     @abstractmethod
     def score(self, q: FloatArray, k: FloatArray, rng: Generator, context: Context) -> FloatArray:
         """Compute the scores (n, m) of the queries q (d, n) with the keys k (d, m)."""

@@ -61,6 +61,8 @@ class Additive(Score):
 
     name: ClassVar[str] = "additive"
     usage: ClassVar[str] = "additive[:KIND] with KIND inv (v_a of variance 1/d) or unit"
+    draws_weights: ClassVar[bool] = True
+    operations: ClassVar[int] = 16
     kind: str = "inv"
 
     @classmethod
