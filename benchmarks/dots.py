@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, cast
 import sdpa_check
 from benchmarks import baselines
 from benchmarks.timing import Rival, compare
-from sdpa_check import engine
-from sdpa_check.measures.dot import DotWork, block_vectors
+from sdpa_check import engine, works
+from sdpa_check.checks import Check, Settings
 from sdpa_check.quantities import Case, Sample, quantity
 from sdpa_check.records import Design
 
 if TYPE_CHECKING:
     from benchmarks.figures import Figure
     from benchmarks.sizes import Sizes
+    from sdpa_check.measures.dot import DotWork
     from sdpa_check.quantities import Quantity
     from sdpa_check.records import Estimate
 
@@ -24,14 +25,15 @@ VARIANCE_TARGETS = {64: 30.0, 128: 55.0, 1024: 120.0}
 KURTOSIS_TARGETS = {64: 80.0, 128: 130.0, 1024: 300.0}
 
 
-def work_of(dk: int) -> DotWork:
-    """Blocks of the default design, as `sdpa_check.variance` runs them."""
-    return DotWork(Design(dk=dk), block_vectors(Design(dk=dk)))
+def work_of(name: str, dk: int) -> DotWork:
+    """Blocks of the default design, as the tool makes them where one quantity is asked for."""
+    check = Check(id=name, quantity=name, case=Case(designs=(Design(dk=dk),)))
+    return cast("DotWork", works.work_of("dot", Design(dk=dk), [check], Settings()))
 
 
 def measured(name: str, dk: int, blocks: int, *, seed: int = 0, jobs: int = 1) -> Estimate:
     """One quantity of q·k with its error bar, from `blocks` blocks."""
-    work = work_of(dk)
+    work = work_of(name, dk)
     merged = engine.run(work, seed=seed, blocks=blocks, jobs=jobs)
     sample = Sample(work=work, replicates=merged)
     return estimated(name, Case(designs=(work.design,)), sample)
@@ -82,7 +84,7 @@ def variance(sizes: Sizes) -> list[Figure]:
 
 
 def _variance_at(dk: int, sizes: Sizes) -> list[Figure]:
-    work = work_of(dk)
+    work = work_of("dot.variance", dk)
     blocks = needed_blocks(work, sizes)
     reached = block_variance(work) / blocks
     pairs = pair_variance(dk) / reached
@@ -117,7 +119,7 @@ def _variance_at(dk: int, sizes: Sizes) -> list[Figure]:
 
 def _whole_call(dk: int, sizes: Sizes) -> list[Figure]:
     """The same against all that `sdpa_check.variance` does, at the precision that it then has."""
-    work = work_of(dk)
+    work = work_of("dot.variance", dk)
     chunked = sizes.components // dk
 
     def tool() -> sdpa_check.Run:
@@ -143,7 +145,8 @@ def kurtosis(sizes: Sizes) -> list[Figure]:
 
 
 def _kurtosis_at(dk: int, sizes: Sizes) -> list[Figure]:
-    blocks = needed_blocks(work_of(dk), sizes)
+    least = 24 / (3 * sizes.relative) ** 2 / work_of("dot.excess_kurtosis", dk).size
+    blocks = engine.whole(max(sizes.least_blocks, math.ceil(least)))
     seeds = range(sizes.rounds)
     found = [measured("dot.excess_kurtosis", dk, blocks, seed=seed).se or 0.0 for seed in seeds]
     reached = sum(se * se for se in found) / len(found)

@@ -55,7 +55,7 @@ def _against_d(sizes: Sizes) -> list[Curve]:
     """Time to a variance with a standard error of 0.1 %, against d."""
 
     def at(dk: int) -> list[Timed]:
-        work = dots.work_of(dk)
+        work = dots.work_of("dot.variance", dk)
         blocks = dots.block_variance(work) / sizes.relative**2
         pairs = dots.pair_variance(dk) / sizes.relative**2
         some = min(MEASURED_BLOCKS, sizes.least_blocks)
@@ -106,7 +106,7 @@ def _against_m(sizes: Sizes) -> list[Curve]:
 def _against_n(sizes: Sizes) -> list[Curve]:
     """Time to the error that n independent pairs have, against n, at the first d_k."""
     dk = sizes.dks[0]
-    work = dots.work_of(dk)
+    work = dots.work_of("dot.variance", dk)
 
     def at(pairs: int) -> list[Timed]:
         drawn = min(pairs, MOST_PAIRS)

@@ -189,7 +189,7 @@ def run(
 
 def _plus(total: NDArray[Any] | None, value: NDArray[Any]) -> NDArray[Any]:
     value = np.asarray(value)
-    return np.asarray((np.zeros_like(value) if total is None else total) + value)
+    return value if total is None else np.asarray(total + value)
 
 
 def _run_span(work: Work, draws: Draws, start: int, stop: int) -> Sums:

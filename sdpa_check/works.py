@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sdpa_check import power, rng
 from sdpa_check.logits import scaling
-from sdpa_check.measures.dot import DotWork, block_vectors
+from sdpa_check.measures.dot import PARTS, DotWork, block_vectors
 from sdpa_check.quantities import ExactQuantity, multiplier, quantity
 
 if TYPE_CHECKING:
@@ -71,8 +71,17 @@ def work_of(kind_: str, design: Design, group: list[Check], settings: Settings) 
     if kind_.startswith("pipeline "):
         return _pipeline_work(kind_.removeprefix("pipeline "), design, group, settings, wanted)
     if kind_ == "dot":
-        return DotWork(design, block_vectors(design, wanted), settings.fault)
+        parts = _parts(group)
+        vectors = block_vectors(design, wanted, parts)
+        return DotWork(design, vectors, settings.fault, parts=parts)
     return _rows_work(kind_, design, group, settings, wanted)
+
+
+def _parts(group: list[Check]) -> tuple[str, ...]:
+    """What the checks of a group read of a block of dot products."""
+    asked = [quantity(check.quantity) for check in group]
+    read = {part for each in asked if not isinstance(each, ExactQuantity) for part in each.parts}
+    return tuple(part for part in PARTS if part in read)
 
 
 def _rows_work(

@@ -147,6 +147,17 @@ def test_quantile_lies_in_the_bin_of_the_true_one(name, level):
     assert found.value <= edges[np.searchsorted(edges, after, "right")]
 
 
+@pytest.mark.parametrize("name", ["normal", "cauchy", "beta"])
+def test_shares_below_a_point_are_those_of_the_whole_distribution_function(name):
+    grid, x = laws(name, np.random.default_rng(4), (20, 300))
+    counts, edges = histogram(grid, x), estimates._finite_edges(grid)
+    whole = np.cumsum(counts, axis=1) / counts.sum(axis=1)[:, None]
+    points = [*edges[[0, 1, 2, -3, -2, -1]], *np.quantile(x, [0.02, 0.5, 0.98]), 0.0]
+    for at in points:
+        each = [np.interp(at, edges[1:], row) for row in whole]
+        np.testing.assert_array_equal(estimates._shares_below(at, counts, edges), each)
+
+
 @pytest.mark.parametrize("level", [0.1, 0.9])
 def test_no_error_bar_beyond_the_grid(level):
     """A fifth of the sample lies in either open bin, where nothing is known about the place."""

@@ -7,10 +7,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
-import typer
 
 from sdpa_check.claims import registry
-from sdpa_check.cli.app import app
+from sdpa_check.cli.app import command
 
 ROOT = Path(__file__).resolve().parent.parent
 WORKFLOWS = ROOT / ".github" / "workflows"
@@ -45,7 +44,7 @@ def test_the_options_of_verify_exist(source):
     given = PAGE if source.endswith("md") else text(source)
     options = {
         name
-        for param in typer.main.get_command(app).commands["verify"].params
+        for param in command("verify").params
         for name in (*param.opts, *param.secondary_opts)
     }
     lines = re.findall(r"sdpa-check verify (.*)", given)

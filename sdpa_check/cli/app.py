@@ -9,10 +9,11 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 import sdpa_check
+from sdpa_check.cli.conversion import spare
 from sdpa_check.errors import EXIT_USAGE
 
 COMMANDS = {
@@ -39,12 +40,26 @@ def command(name: str) -> Any:
     if isinstance(found, typer.Typer):
         return get_command(found)
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-    alone.command(name, short_help=summary)(found)
+    alone.command(name, cls=_Command, short_help=summary)(found)
     return get_command(alone)
+
+
+class _Command(TyperCommand):
+    """A command that converts no value needlessly."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As typer does, but see `spare`."""
+        spare(self.get_params(ctx))
+        return super().parse_args(ctx, args)
 
 
 class _LateGroup(TyperGroup):
     """A group whose members are stand-ins, with a name and a summary, until one is called."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As typer does, but see `spare`."""
+        spare(self.get_params(ctx))
+        return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
         """The called command itself in the place of its stand-in."""

@@ -28,14 +28,19 @@ _TILE_SCORES = 1 << 16
 """Scores of a block that are looked at one by one, for the fourth moment and the histogram."""
 
 
+PARTS = ("powers", "tile", "histogram", "growth")
+"""What a block can return: Σs and Σs²; power sums up to the fourth; counts; see `DotWork`."""
+
+
 @dataclass(frozen=True, slots=True)
 class DotWork:
     """Blocks of `vectors` queries and as many keys.
 
-    Sums of a block, with s counted from `pivot` and t a tile of up to 65,536 of the block's scores:
-    ``pairs`` the number of s, ``power1`` Σs, ``power2`` Σs²; ``tile`` the number of t, ``tile1`` …
-    ``tile4`` Σt … Σt⁴; ``histogram`` counts of t on `grid`; ``growth`` the logarithms of the mean
-    square of N/16, N/4 and N independent dot products, and 1 for the block.
+    Sums of a block, with s counted from `pivot` and t a tile of up to 65,536 of the block's scores,
+    for those of `PARTS` that are wanted: ``pairs`` the number of s, ``power1`` Σs, ``power2`` Σs²;
+    ``tile1`` … ``tile4`` Σt … Σt⁴; ``histogram`` counts of t on `grid`; ``growth`` the logarithms
+    of the mean square of N/16, N/4 and N independent dot products, and 1 for the block. Where
+    there is a tile, ``tile`` is the number of t.
 
     Where they can, Σs and Σs² run over all vectors² pairs at the cost of no n×n matrix:
     Σs² = ⟨QQᵀ, KKᵀ⟩ (performance: shared pairs). Elsewhere they are those of the tile.
@@ -45,10 +50,11 @@ class DotWork:
     vectors: int
     fault: Fault = dataclasses.field(default_factory=Fault)
     stream: str = "main"
+    parts: tuple[str, ...] = PARTS
 
     @property
     def experiment(self) -> str:
-        """The design, the block shape and the stream, as canonical JSON."""
+        """The design, the block shape and the stream, as canonical JSON; parts share draws."""
         key = {"dot": dataclasses.asdict(self.design), "n": self.vectors, "stream": self.stream}
         return json.dumps(key, sort_keys=True)
 
@@ -56,26 +62,34 @@ class DotWork:
     def size(self) -> int:
         """Dot products in a block."""
         side, groups = self.tiling
-        return self.vectors**2 if _by_gram(self.design) else side * side * groups
+        return self.vectors**2 if by_gram(self.design, self.parts) else side * side * groups
 
     @property
     def cost(self) -> float:
         """Elementary operations of a block, roughly: what one drawn normal costs counts as 32."""
         n, d, (side, groups) = self.vectors, self.design.dk, self.tiling
-        gram = 2 * n * d * d if _by_gram(self.design) else 0
-        return 64.0 * n * d + gram + (64.0 + d) * side * side * groups
+        gram = 2 * n * d * d if by_gram(self.design, self.parts) else 0
+        looks = 16.0 * len(self.parts) + d if self._tiled else 0.0
+        return 64.0 * n * d + gram + looks * side * side * groups
+
+    @property
+    def _tiled(self) -> bool:
+        return self.parts != ("powers",) or not by_gram(self.design, self.parts)
 
     @property
     def tiling(self) -> tuple[int, int]:
         """(r, groups): the tile is `groups` squares of r × r pairs, no two of which share a vector.
 
         Up to r ≈ 2d pairs that share vectors are worth as much as independent ones for the fourth
-        moment, d being the effective dimension; larger squares would spend scores without gaining
-        precision. Under heavy tails the vectors differ more from each other, and smaller squares
-        bring in more of them.
+        moment, d being the effective dimension; much larger squares would spend scores without
+        gaining precision. Where nothing but scores is wanted a square of 8d still gains more than
+        it costs, for drawing is most of the work. Under heavy tails the vectors differ more from
+        each other, and smaller squares bring in more of them.
         """
-        wanted = max(8, 1 << (2 * scores.effective_dimension(self.design) - 1).bit_length())
-        side = min(self.vectors, wanted, 64 if _heavy(self.design) else 256)
+        d, alone = scores.effective_dimension(self.design), "powers" not in self.parts
+        most = 64 if _heavy(self.design) else 512 if alone else 256
+        times = 8 if alone and not _heavy(self.design) else 2
+        side = min(self.vectors, max(8, 1 << (times * d - 1).bit_length()), most)
         return side, max(1, min(self.vectors // side, _TILE_SCORES // (side * side)))
 
     @property
@@ -99,15 +113,22 @@ class DotWork:
         design, n = self.design, self.vectors
         q = scores.vectors(generator, design, design.query, n, self.fault)
         k = scores.vectors(generator, design, design.key, n, self.fault)
-        tile = self._tile(q, k)
-        sums = _tile_sums(tile)
-        if _by_gram(design):
+        sums = self._of_tile(self._tile(q, k)) if self._tiled else {}
+        if by_gram(design, self.parts):
             sums |= _gram_sums(q, k)
-        else:
+        elif "powers" in self.parts:
             sums |= {"power1": sums["tile1"], "power2": sums["tile2"], "pairs": sums["tile"]}
-        sums["growth"] = _growth(np.diagonal(tile, axis1=1, axis2=2).reshape(-1))
-        with np.errstate(over="ignore"):  # beyond float32 is beyond the grid: the open last bin
-            sums["histogram"] = self.grid.counts(tile.astype(np.float32, copy=False))
+        return sums
+
+    def _of_tile(self, tile: NDArray[Any]) -> Sums:
+        sums: Sums = {"tile": np.array(float(tile.size))}
+        if "tile" in self.parts or not by_gram(self.design, self.parts):
+            sums |= _tile_sums(tile, 4 if "tile" in self.parts else 2)
+        if "growth" in self.parts:
+            sums["growth"] = _growth(np.diagonal(tile, axis1=1, axis2=2).reshape(-1))
+        if "histogram" in self.parts:
+            with np.errstate(over="ignore"):  # beyond float32 is beyond the grid: its last bin
+                sums["histogram"] = self.grid.counts(tile.astype(np.float32, copy=False))
         return sums
 
     def _tile(self, q: NDArray[Any], k: NDArray[Any]) -> NDArray[Any]:
@@ -126,16 +147,16 @@ class DotWork:
         return np.asarray(tile)
 
 
-def block_vectors(design: Design, pairs: int | None = None) -> int:
+def block_vectors(design: Design, pairs: int | None = None, parts: tuple[str, ...] = PARTS) -> int:
     """How many queries (and as many keys) a block holds, a power of two.
 
     The variance of a block's Σs² is about (4/n)/d + 2/n² of its square, d being the effective
     dimension, so n·d is held near 2^16 where Gram matrices are used; elsewhere n = 256 balances
-    drawing against multiplying. With `pairs`, the wanted number of pairs in a block, the block is
+    drawing against multiplying, and n = 512 where nothing but scores is wanted. With `pairs`, the wanted number of pairs in a block, the block is
     no larger than that.
     """
-    n = 256
-    if _by_gram(design):
+    n = 256 if "powers" in parts else 512
+    if by_gram(design, parts):
         n = max((1 << 16) // scores.effective_dimension(design), 1024)
         n = min(n, max(1024, (1 << 19) // design.dk))
     elif _heavy(design):
@@ -151,8 +172,10 @@ def _heavy(design: Design) -> bool:
     return scores.tail_index(design) <= 4
 
 
-def _by_gram(design: Design) -> bool:
+def by_gram(design: Design, parts: tuple[str, ...] = PARTS) -> bool:
     """Whether Σs² comes from Gram matrices: small d_k, light tails, s centred, q ⟂ k."""
+    if "powers" not in parts:
+        return False
     centred = not design.query.mean and not design.key.mean
     independent = not parse_dependence(design.corr).qk_rho
     return centred and independent and design.dk <= _GRAM_LIMIT and not _heavy(design)
@@ -182,12 +205,14 @@ def _growth(pairs: NDArray[Any]) -> NDArray[np.float64]:
         return np.array([*(np.log(squares[size - 1] / size) for size in sizes), 1.0])
 
 
-def _tile_sums(tile: NDArray[Any]) -> Sums:
+def _tile_sums(tile: NDArray[Any], highest: int) -> Sums:
+    """Σt … Σt^`highest`, which is 2 or 4."""
     t = tile.astype(np.float64).reshape(-1)
     with np.errstate(over="ignore", invalid="ignore"):  # heavy tails: judged by quantiles instead
+        if highest == 2:
+            return {"tile1": t.sum(), "tile2": np.vdot(t, t)}
         square = t * t
         return {
-            "tile": np.float64(t.size),
             "tile1": t.sum(),
             "tile2": square.sum(),
             "tile3": np.vdot(square, t),

@@ -84,6 +84,7 @@ class Quantity:
         statistic: how rows are summarised where a case does not say.
         sweep: whether it compares several designs.
         lead: whether the sample size is planned for it alone; others get at most a multiple.
+        parts: what it reads of a block of dot products, see `measures.dot.PARTS`.
         estimate: samples (one per design) → estimate.
         predict: the theory.
         band: (case, prediction, relative tolerance) → half-width of the equivalence band.
@@ -100,6 +101,7 @@ class Quantity:
     statistic: str | None = None
     sweep: bool = False
     lead: bool = True
+    parts: tuple[str, ...] = ()
 
     @property
     def trained(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, cast
 
@@ -200,12 +200,16 @@ def _widest_gap(
     names = ("pairs", "power1", "power2", "histogram")
     pooled = {name: replicates.sums[name].mean(axis=0) for name in names}
     cdf = np.cumsum(pooled["histogram"])[:-1] / pooled["histogram"].sum()
-    table = np.linspace(-8, 8, 4001)
-    normal = np.interp(
-        _standardised(edges[1:-1], pooled, std), table, [NormalDist().cdf(z) for z in table]
-    )
+    normal = np.interp(_standardised(edges[1:-1], pooled, std), *_normal_table())
     best = int(np.argmax(np.abs(cdf - normal)))
     return best + 1, math.copysign(1.0, cdf[best] - normal[best])
+
+
+@cache
+def _normal_table() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """z and Φ(z), close enough to each other for finding where a gap is widest."""
+    z = np.linspace(-8, 8, 4001)
+    return z, np.array([NormalDist().cdf(each) for each in z.tolist()])
 
 
 def _exact_std(design: Design) -> float | None:
@@ -282,6 +286,7 @@ QUANTITIES = (
         formula="Q(¾) − Q(¼), Q the quantiles of s",
         unit="1",
         sampling="dot",
+        parts=("histogram",),
         estimate=_dot_iqr,
         predict=predict_iqr,
         band=relative,
@@ -291,6 +296,7 @@ QUANTITIES = (
         formula="interquartile range of x = c·s",
         unit="1",
         sampling="dot",
+        parts=("histogram",),
         params=("scale",),
         estimate=_logit_iqr,
         predict=_predict_logit_iqr,
@@ -301,6 +307,7 @@ QUANTITIES = (
         formula="Q(level), the quantile of s",
         unit="1",
         sampling="dot",
+        parts=("histogram",),
         params=("level",),
         estimate=_quantiles(_level, (1.0,)),
         predict=_exact_law(lambda law_, case: law_.quantile(_level(case)[0]), "quantile"),
@@ -311,6 +318,7 @@ QUANTITIES = (
         formula="P(|s| > threshold)",
         unit="1",
         sampling="dot",
+        parts=("histogram",),
         params=("threshold",),
         estimate=_exceedance,
         predict=_exact_law(_tails, "both tails"),
@@ -321,6 +329,7 @@ QUANTITIES = (
         formula="P(|x| > threshold), x = c·s",
         unit="1",
         sampling="dot",
+        parts=("histogram",),
         params=("scale", "threshold"),
         estimate=_exceedance,
         predict=_exact_law(_tails, "both tails"),
@@ -331,6 +340,7 @@ QUANTITIES = (
         formula="sup_z |P(s ≤ E s + z·std) − Φ(z)|",
         unit="1",
         sampling="dot",
+        parts=("powers", "histogram"),
         estimate=_normal_distance,
         predict=_predict_normal_distance,
         band=absolute(0.5),
@@ -341,6 +351,7 @@ QUANTITIES = (
         formula="Hill's estimate of ν, P(|s| > z) ~ z^−ν, beyond the level's quantile of |s|",
         unit="1",
         sampling="dot",
+        parts=("histogram",),
         params=("level",),
         estimate=_hill,
         predict=_tail_limit,
@@ -352,6 +363,7 @@ QUANTITIES = (
         formula="slope of E[ln S²_n] on ln n, S²_n the mean square of n dot products",
         unit="1",
         sampling="dot",
+        parts=("growth",),
         estimate=_variance_growth,
         predict=_growth_limit,
         band=absolute(1.0),

@@ -10,7 +10,7 @@ import pytest
 
 from sdpa_check import rng
 from sdpa_check.measures import scores
-from sdpa_check.measures.dot import DotWork, block_vectors
+from sdpa_check.measures.dot import PARTS, DotWork, block_vectors
 from sdpa_check.measures.scores import effective_dimension
 from sdpa_check.records import Component, Design, Fault
 
@@ -274,3 +274,40 @@ def test_the_effective_dimension_is_that_of_the_spectrum(d, corr):
     eigenvalues = np.linalg.eigvalsh(matrix)
     exact = (eigenvalues**2).sum() ** 2 / (eigenvalues**4).sum()
     assert abs(effective_dimension(Design(dk=d, corr=corr)) - exact) < 1
+
+
+@pytest.mark.parametrize("parts", [(part,) for part in PARTS] + [("powers", "growth")])
+@pytest.mark.parametrize("name", ["gram", "scores, large d", "scores, heavy tail"])
+def test_a_block_measures_the_parts_that_are_asked_for(name, parts):
+    """The same numbers as of a block that measures all, on the same draws."""
+    whole = DotWork(DESIGNS[name], 16)
+    some = dataclasses.replace(whole, parts=parts)
+    assert some.experiment == whole.experiment
+    got, right = (w.block(rng.generator(0, w.experiment, 0)) for w in (some, whole))
+    wanted = {
+        "powers": {"pairs", "power1", "power2"},
+        "tile": {"tile", "tile1", "tile2", "tile3", "tile4"},
+        "histogram": {"tile", "histogram"},
+        "growth": {"tile", "growth"},
+    }
+    names = set().union(*(wanted[part] for part in parts))
+    assert names <= got.keys()
+    assert not {"histogram", "growth", "tile4"} & (got.keys() - names)
+    for key, value in got.items():
+        if key not in {"power1", "power2", "pairs"} or "powers" in parts:
+            np.testing.assert_allclose(value, right[key], rtol=1e-12)
+
+
+def test_only_the_variance_needs_gram_matrices():
+    """What needs scores alone uses all of them: drawing is balanced against multiplying."""
+    design = DESIGNS["gram"]
+    assert block_vectors(design) == block_vectors(design, parts=("powers",))
+    assert block_vectors(design, parts=("tile",)) == 512
+    work = DotWork(design, 512, parts=("tile",))
+    side, groups = work.tiling
+    assert work.size == side * side * groups
+    assert side * groups == 512
+    assert "power2" not in work.block(rng.generator(0, work.experiment, 0))
+    wide = DotWork(Design(dk=64), 512, parts=("tile",))
+    assert wide.tiling == (512, 1)
+    assert len(wide.block(rng.generator(0, wide.experiment, 0))) == 5

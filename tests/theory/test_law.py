@@ -103,6 +103,18 @@ def test_printed_tail_probabilities(d, tail):
     assert float(one.cdf(-z) + one.survival(z)) == pytest.approx(tail, abs=0.5001e-6)
 
 
+@pytest.mark.parametrize("means", [(0.0, 0.0), (1.0, 0.0), (1.0, 1.0), (1.0, -1.0)])
+def test_the_normal_distance_is_the_widest_gap_of_both_sides(means):
+    query, key = (Component(mean=mean) for mean in means)
+    one = DotLaw(Design(dk=8, query=query, key=key))
+    # s = q·k has the mean 8 μ_q μ_k and the variance 8 (1 + μ_q² + μ_k²)
+    mean, std = 8 * means[0] * means[1], math.sqrt(8 * (1 + means[0] ** 2 + means[1] ** 2))
+    z = np.linspace(-4, 4, 6401)
+    widest = np.max(np.abs(one.cdf(mean + std * z) - stats.norm.cdf(z)))
+    # Between two points of a step h the gap rises by at most h²/8 · |gap''|, and |gap''| < 1 here.
+    assert 0 <= one.normal_distance() - widest + 1e-14 < (8 / 6400) ** 2 / 8
+
+
 def test_rademacher_normal_distance_is_half_the_central_mass():
     got = law("rademacher", 64).normal_distance()
     assert got == pytest.approx(0.0497, abs=0.5e-4)
