@@ -211,8 +211,8 @@ def _run_spans(work: Work, draws: Draws, spans: Sequence[Span]) -> list[Sums]:
 def _keep_freed_memory() -> None:
     """Let the allocator keep the arrays of a block for the next one: fresh pages halve the speed.
 
-    glibc gives back what is larger than the largest mapped array that was ever freed, or twice that
-    at the end of the heap. Of this array no page is touched; with another allocator it does nothing.
+    glibc keeps what is smaller than the largest mapped array that was ever freed (mallopt(3), on
+    M_MMAP_THRESHOLD). No page of this one is touched; another allocator takes no notice of it.
     """
     np.empty(1 << 24, np.uint8)
 

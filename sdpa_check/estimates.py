@@ -96,15 +96,16 @@ def quantile_combination(
     """
     count = len(histogram)
     edges = _finite_edges(grid)
+    totals = histogram.sum(axis=1)
     pooled = np.cumsum(histogram.sum(axis=0), dtype=np.float64)
     pooled /= pooled[-1]
     cdf = np.concatenate([[0.0], pooled])
     quantiles, influence, beyond = [], np.zeros(count), False
     for level, weight in zip(levels, weights, strict=True):
         at = float(np.interp(level, cdf, edges))
-        own = _shares_below(at, histogram, edges)
+        own = _shares_below(at, histogram, edges, totals)
         spread = float(own.std(ddof=1)) / math.sqrt(count)
-        half = max(2 * spread, 2.0 / float(histogram.sum()))
+        half = max(2 * spread, 2.0 / float(totals.sum()))
         window = np.interp([level - half, level + half], cdf, edges)
         low, high = _at_least_a_bin(float(window[0]), float(window[1]), at, edges)
         slope = float(np.interp(high, edges, cdf) - np.interp(low, edges, cdf)) / (high - low)
@@ -121,12 +122,12 @@ def quantile_combination(
 
 
 def _shares_below(
-    x: float, histogram: NDArray[Any], edges: NDArray[np.float64]
+    x: float, histogram: NDArray[Any], edges: NDArray[np.float64], totals: NDArray[Any]
 ) -> NDArray[np.float64]:
     """F_r(x) of every replicate, linear within a bin: only the bin of x need be looked at."""
     i = int(np.clip(np.searchsorted(edges, x, side="right") - 2, 0, len(edges) - 3))
     lower = histogram[:, : i + 1].sum(axis=1)
-    ends = np.stack([lower, lower + histogram[:, i + 1]], axis=1) / histogram.sum(axis=1)[:, None]
+    ends = np.stack([lower, lower + histogram[:, i + 1]], axis=1) / totals[:, None]
     return np.array([np.interp(x, edges[i + 1 : i + 3], pair) for pair in ends])
 
 

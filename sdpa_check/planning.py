@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from sdpa_check import engine, power
+from sdpa_check import engine, estimates, power
 from sdpa_check.measures.dot import DotWork
 from sdpa_check.quantities import ExactQuantity, Sample, quantity
 from sdpa_check.works import applied
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sdpa_check.checks import Check, Settings
     from sdpa_check.measures.rows import RowsWork
     from sdpa_check.quantities import Quantity
-    from sdpa_check.records import Design
+    from sdpa_check.records import Design, Estimate
     from sdpa_check.works import PlannedWork
 
 PILOT_BLOCKS = 32
@@ -31,7 +31,7 @@ _FOLLOWERS = 8
 _PARTS = 4
 """Blocks of a pilot, and of a run that needs few, have a fourth of the groups of a full block."""
 
-_SHARES = (16, 4)
+_SHARES = (16, 8, 4, 2)
 """A multiplier that needs so many times fewer rows than another gets that share of each block."""
 
 
@@ -93,7 +93,7 @@ def _needs(
 ) -> tuple[Counter[float], Counter[float], set[float]]:
     """Blocks needed under every multiplier: by what leads, and by what follows.
 
-    The third are the multipliers of growths over several designs and of differences, which are not
+    The third are the multipliers of growths and differences over several designs, which are not
     planned.
     """
     pilot = dataclasses.replace(work, stream="pilot")
@@ -109,20 +109,24 @@ def _needs(
         asked = quantity(check.quantity)
         if isinstance(asked, ExactQuantity):
             continue
-        if asked.sweep or check.versus is not None:
-            own = [case for case in check.cases if design in case.designs]
-            unplanned |= {applied(case, design, settings) for case in own}
+        own = [case for case in check.cases if case.designs == (design,)]
+        if asked.sweep or len(own) < len(check.cases):
+            of_design = [case for case in check.cases if design in case.designs]
+            unplanned |= {applied(case, design, settings) for case in of_design}
             continue
-        factor = applied(check.case, design, settings)
-        sample = Sample(work=pilot, replicates=replicates, multiplier=factor)
+        factors = [applied(case, design, settings) for case in own]
+        samples = [Sample(work=pilot, replicates=replicates, multiplier=each) for each in factors]
+        found = [asked.estimate(c, (sample,)) for c, sample in zip(own, samples, strict=True)]
+        estimate = found[0] if len(found) == 1 else estimates.difference(*found)
+        needed = _needed(check, asked, estimate, settings, total)
         part = lead if asked.lead else rest
-        part[factor] = max(part[factor], _needed(check, asked, sample, settings, total))
+        for factor in factors:
+            part[factor] = max(part[factor], needed)
     return lead, rest, unplanned
 
 
-def _needed(check: Check, asked: Quantity, sample: Sample, settings: Settings, total: int) -> int:
+def _needed(check: Check, asked: Quantity, found: Estimate, settings: Settings, total: int) -> int:
     """Blocks that one check needs; 0 where it has no error bar or nothing to be held to."""
-    found = asked.estimate(check.case, (sample,))
     prediction = check.prediction(asked)
     if found.se is None or prediction.value is None or prediction.kind == "limit":
         return 0

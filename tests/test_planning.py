@@ -63,9 +63,9 @@ def test_where_many_are_needed_they_are_full(monkeypatch):
 
 
 def test_multipliers_get_the_share_that_they_need(monkeypatch):
-    needs = {0.0625: 4800, 0.25: 1200, 1.0: 299}
+    needs = {0.0625: 4800, 0.25: 1201, 1.0: 299}
     work, chosen, blocks = planned(ASKED, Settings(), monkeypatch, (needs, {}, ()))
-    assert [depth.share for depth in chosen.depths] == [1, 4, 16]
+    assert [depth.share for depth in chosen.depths] == [1, 2, 16]
     assert dataclasses.replace(chosen, depths=work.depths) == work
     assert blocks == 1200
 
@@ -101,6 +101,27 @@ def test_needs_are_counted_per_multiplier_and_sweeps_left_out():
     assert all(n > 0 for n in lead.values())
     assert not rest
     assert unplanned == {0.0625}
+
+
+def test_a_difference_of_two_multipliers_is_planned():
+    """Either gets the blocks that the difference needs, which are those of no other check."""
+    either = [Case(designs=(ROWS,), scale=RULES[name]) for name in ("none", "sqrt")]
+
+    def needs(stated):
+        asked = Check(
+            id="d", quantity="softmax.entropy", case=either[0], versus=either[1], stated=(stated,)
+        )
+        asked = dataclasses.replace(asked, band=0.001)
+        work = works.work_of("rows", ROWS, [asked], Settings())
+        return planning._needs(work.split(4), ROWS, [asked], Settings(jobs=1), 1)
+
+    lead, rest, unplanned = needs(0.0)
+    assert not rest
+    assert not unplanned
+    assert lead[1.0] == lead[0.25] > 0
+    found = experiment.run(ASKED[:2], Settings(jobs=1, samples=50_000))[0]
+    close = found[0].estimate.value - found[1].estimate.value
+    assert needs(close)[0][1.0] > 20 * lead[1.0]  # to tell so little apart takes more
 
 
 def test_planned_shares_are_enough():

@@ -43,9 +43,7 @@ def test_every_check_of_ci_run_is_in_the_workflow():
 def test_the_options_of_verify_exist(source):
     given = PAGE if source.endswith("md") else text(source)
     options = {
-        name
-        for param in command("verify").params
-        for name in (*param.opts, *param.secondary_opts)
+        name for param in command("verify").params for name in (*param.opts, *param.secondary_opts)
     }
     lines = re.findall(r"sdpa-check verify (.*)", given)
     assert lines

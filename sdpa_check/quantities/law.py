@@ -207,7 +207,7 @@ def _widest_gap(
 
 @cache
 def _normal_table() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """z and Φ(z), close enough to each other for finding where a gap is widest."""
+    """Points z and Φ(z), close enough together for finding where a gap is widest."""
     z = np.linspace(-8, 8, 4001)
     return z, np.array([NormalDist().cdf(each) for each in z.tolist()])
 

@@ -8,7 +8,6 @@ from csv import DictWriter
 from typing import TYPE_CHECKING, Any
 
 from sdpa_check.report import (
-    claims,
     claims_text,
     ledger_table,
     markup,

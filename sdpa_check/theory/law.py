@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from sdpa_check.theory.inversion import StandardLaw
 
 _SERIES_TERMS = 30_000  # leaves 2e-10 in F at d = 2, 1e-13 at d = 3
+_NEAR = -1e-3  # standard deviations from the centre where a gap is sought only if it may be widest
 _LOWEST = -80.0  # ln |t| of the first ray node where all moments exist
 
 
@@ -128,11 +129,22 @@ class DotLaw:
         x = np.concatenate([-half[::-1], [0.0], half])
         if mean == 0:  # both laws are symmetric, and so is the gap
             x = x[: half.size]
-        for _ in range(4):
-            gap = np.abs(self.cdf(mean + std * x) - _normal_cdf(x))
+            far = x[x < _NEAR]
+            gap = self._gap(far, mean, std)
+            # Nearer to 0 it is at most what F or Φ rises from there to ½.
+            least = min(float(self.cdf(std * far[-1])), float(_normal_cdf(far[-1])))
+            x, gap = (far, gap) if gap.max() > 0.5 - least else (x, self._gap(x, mean, std))
+        else:
+            gap = self._gap(x, mean, std)
+        for _ in range(3):
             best = int(np.argmax(gap))
             x = np.linspace(x[max(best - 1, 0)], x[min(best + 1, x.size - 1)], 41)
+            gap = self._gap(x, mean, std)
         return float(gap.max())
+
+    def _gap(self, x: RealArray, mean: float, std: float) -> RealArray:
+        """|P((s − mean)/std ≤ x) − Φ(x)| in the shape of x."""
+        return np.abs(self.cdf(mean + std * x) - _normal_cdf(x))
 
 
 def local_scale_exponents(design: Design, dks: Sequence[int]) -> tuple[float, ...]:

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from sdpa_check.records import Estimate, Outcome, Prediction, Row, Run
-from sdpa_check.report import ledger_table, record, table, text
+from sdpa_check.report import ledger_table, record, rows, table, text
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 NONE = "measured only: no closed form is known"

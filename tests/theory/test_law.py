@@ -115,6 +115,16 @@ def test_the_normal_distance_is_the_widest_gap_of_both_sides(means):
     assert 0 <= one.normal_distance() - widest + 1e-14 < (8 / 6400) ** 2 / 8
 
 
+def test_a_law_far_narrower_than_its_deviation_is_furthest_from_normal_next_to_its_centre():
+    one = law(("t", 2.0000001), 1)
+    std = 1e7 * 2.0000001  # of a product of two t: df/(df − 2)
+    z = -np.geomspace(1e-6, 1, 20_001)
+    gap = np.abs(one.cdf(std * z) - stats.norm.cdf(z))
+    assert z[np.argmax(gap)] == pytest.approx(-4.08e-5, rel=0.01)
+    # Between points of a relative step h the gap rises by at most h²/8 · |z² gap''| < h²/8.
+    assert 0 <= one.normal_distance() - gap.max() + 1e-14 < (math.log(1e6) / 20_000) ** 2 / 8
+
+
 def test_rademacher_normal_distance_is_half_the_central_mass():
     got = law("rademacher", 64).normal_distance()
     assert got == pytest.approx(0.0497, abs=0.5e-4)
