@@ -66,9 +66,7 @@ class RowSums:
     root: Floats
 
 
-def row_sums(
-    scores: Scores, multipliers: Sequence[float], roots: Sequence[bool]
-) -> list[RowSums]:
+def row_sums(scores: Scores, multipliers: Sequence[float], roots: Sequence[bool]) -> list[RowSums]:
     """The sums of every row for every multiplier; raw scores are searched once per sign.
 
     Args:

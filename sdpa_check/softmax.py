@@ -198,9 +198,7 @@ def _masked(
     return results
 
 
-def _unmasked(
-    raw: Scores, constants: list[float], roots: list[bool]
-) -> tuple[RowStatistics, ...]:
+def _unmasked(raw: Scores, constants: list[float], roots: list[bool]) -> tuple[RowStatistics, ...]:
     results = tuple(_blank(len(raw)) for _ in constants)
     for start in range(0, len(raw), _ROWS):
         part = slice(start, start + _ROWS)

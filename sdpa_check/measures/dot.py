@@ -152,8 +152,8 @@ def block_vectors(design: Design, pairs: int | None = None, parts: tuple[str, ..
 
     The variance of a block's Σs² is about (4/n)/d + 2/n² of its square, d being the effective
     dimension, so n·d is held near 2^16 where Gram matrices are used; elsewhere n = 256 balances
-    drawing against multiplying, and n = 512 where nothing but scores is wanted. With `pairs`, the wanted number of pairs in a block, the block is
-    no larger than that.
+    drawing against multiplying, and n = 512 where nothing but scores is wanted. With `pairs`, the
+    wanted number of pairs in a block, the block is no larger than that.
     """
     n = 256 if "powers" in parts else 512
     if by_gram(design, parts):
