@@ -9,13 +9,17 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import sdpa_check
 from sdpa_check.cli.app import COMMANDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 COMMAND = [sys.executable, "-m", "sdpa_check"]
 LONG = "variance --dk 64 --samples 1e12 --jobs 2 --out here"
@@ -165,21 +169,25 @@ class TestInterrupt:
     """Ctrl-C: exit code 130, nothing half-written; `test_stopping` says what is written."""
 
     @staticmethod
-    def started(*options: str) -> subprocess.Popen[str]:
-        """A run of hours that has begun to sample."""
-        process = subprocess.Popen(
+    @contextmanager
+    def started(*options: str) -> Iterator[subprocess.Popen[str]]:
+        """A run of hours that has begun to sample; it ends with the test, whatever happens."""
+        with subprocess.Popen(
             [*COMMAND, *LONG.split(), *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-        )
-        tasks = Path(f"/proc/{process.pid}/task")
-        deadline = time.monotonic() + 60
-        while len(list(tasks.iterdir())) < 3:  # the main thread and two that sample
-            assert time.monotonic() < deadline
-            assert process.poll() is None
-            time.sleep(0.01)
-        return process
+        ) as process:
+            try:
+                tasks = Path(f"/proc/{process.pid}/task")
+                deadline = time.monotonic() + 60
+                while len(list(tasks.iterdir())) < 3:  # the main thread and two that sample
+                    assert time.monotonic() < deadline
+                    assert process.poll() is None
+                    time.sleep(0.01)
+                yield process
+            finally:
+                process.kill()
 
     def test_exit_code_line_and_files(self, command):
         if not Path("/proc/self/task").exists():

@@ -392,10 +392,13 @@ class TestSignals:
             text=True,
             env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
         ) as process:
-            assert process.stderr.read(1) == "."
-            for each in signals:
-                process.send_signal(each)
-            out, err = process.communicate(timeout=120)
+            try:
+                assert process.stderr.read(1) == "."
+                for each in signals:
+                    process.send_signal(each)
+                out, err = process.communicate(timeout=120)
+            finally:
+                process.kill()
         return process.returncode, out, err.lstrip(".")
 
     @pytest.mark.parametrize(
