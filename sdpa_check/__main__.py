@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
 
 _BLAS_THREADS = (
@@ -27,6 +28,8 @@ def main() -> None:
         code = run(sys.argv[1:])
     except KeyboardInterrupt:  # before the command line could take it
         code = 130
+    if code == 130:  # a second Ctrl-C, while Python ends, is not to change what the first one did
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(code)
 
 

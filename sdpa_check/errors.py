@@ -59,6 +59,10 @@ class LostClusterError(SdpaCheckError):
     """The cluster that a run was using has gone; nothing was wrong with the input."""
 
 
+_LISTED = 100
+"""So many names an error lists; of more it tells how many there are."""
+
+
 def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
@@ -67,6 +71,7 @@ def _shown(value: object) -> str:
 def unknown_name(where: str, got: str, names: Iterable[str]) -> InputError:
     """An `InputError` for a name outside a closed list, with the nearest valid one as the hint."""
     known = sorted(names)
+    listed = ", ".join(known) if len(known) <= _LISTED else f"{len(known)} names"
     near = difflib.get_close_matches(got, known, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}?" if near else ""
-    return InputError(where, got, "one of " + ", ".join(known), hint)
+    return InputError(where, got, f"one of {listed}", hint)

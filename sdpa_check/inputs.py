@@ -169,6 +169,10 @@ def resolve(options: Options) -> Inputs:
         progress=options.get("progress"),
         checkpoint=options.get("checkpoint"),
     )
+    if settings.samples is not None and settings.precision is not None:
+        raise InputError(
+            "--samples", settings.samples, "a number of samples or a precision, not both"
+        )
     corr = str(parse_dependence(options.get("corr", "none")))
     return Inputs(query, key, corr, options.get("dmodel"), settings)
 

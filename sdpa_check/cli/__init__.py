@@ -35,7 +35,8 @@ def run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         code = EXIT_STOPPED
     except StoppedRun as stopped:
-        sys.stderr.write(f"stopped: {stopped}\n")
+        if "--quiet" not in arguments:
+            sys.stderr.write(f"stopped: {stopped}\n")
         return EXIT_STOPPED
     except Exception as error:
         message, code = _explained(error)
@@ -43,7 +44,7 @@ def run(arguments: Sequence[str]) -> int:
             raise
         return _fail(message, code)
     if code == EXIT_STOPPED:  # typer turns Ctrl-C into this code
-        return _fail("interrupted; nothing is half-written", code)
+        return _fail("interrupted; nothing was measured, files are as they were", code)
     return int(code or 0)
 
 

@@ -229,7 +229,7 @@ def _last(claim: Claim, path: Path | None) -> dict[str, str]:
 
     if path is None and not LAST_RUN.exists():
         return {}
-    run = read_run(path or LAST_RUN)
+    run = read_run(path or LAST_RUN, "--run")
     started = rows.plain(str(run.environment.get("started", "at an unknown time")))
     known = {"last run": f"{path or LAST_RUN}, seed {run.seed}, {started}"}
     for row in run.rows:

@@ -33,13 +33,13 @@ def compare(
     from sdpa_check.studies.compare import compare as compare_runs
 
     output.check_format("--format", form)
-    run = compare_runs(read_run(old), read_run(new))
+    run = compare_runs(read_run(old, "OLD"), read_run(new, "NEW"))
     output.show(run, form, sys.stdout)
     raise typer.Exit(run.exit_code)
 
 
-def read_run(path: Path) -> Run:
-    """The record in a file, or in the run.json of a folder.
+def read_run(path: Path, where: str = "RUN") -> Run:
+    """The record in a file, or in the run.json of a folder; `where` is what an error names.
 
     Raises:
         InputError: for a file that cannot be read or is no record of this schema.
@@ -51,5 +51,5 @@ def read_run(path: Path) -> Run:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise InputError("RUN", str(path), f"a run.json or a folder with one ({reason})") from error
+        raise InputError(where, str(path), f"a run.json or a folder with one ({reason})") from error
     return loads(text, str(file))

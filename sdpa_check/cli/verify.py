@@ -52,7 +52,7 @@ def verify(
     def compute(progress: Options) -> Study:
         from sdpa_check.studies import verify as command
 
-        earlier = None if baseline is None else read_run(baseline)
+        earlier = None if baseline is None else read_run(baseline, "--baseline")
         return command.study(
             file,
             full=full,

@@ -18,14 +18,14 @@ def junit(run: Run) -> str:
 
     The class of a claim is where it stands, ``B/8.2``, that of another row its quantity. A row that
     is as expected passes, with its reason as output; another one fails, with the verdict as the
-    type of the failure; one that was not run is skipped. A run that was stopped has one case more,
-    an error, so that what it left out passes for nothing.
+    type of the failure; one that was not run is skipped. A run that was stopped skips what it left
+    open too, and has one case more, an error, so that this passes for nothing.
     """
     root = ET.Element("testsuites", name="sdpa-check")
     suite = ET.SubElement(root, "testsuite", name=rows.plain(run.command))
     _properties(suite, run)
     for row, cells in zip(run.rows, rows.run_cells(run), strict=True):
-        _case(suite, row, cells)
+        _case(suite, row, cells, stopped=run.stopped)
     if run.stopped:
         case = ET.SubElement(suite, "testcase", name=run.outcome, classname="sdpa-check")
         ET.SubElement(case, "error", message=rows.plain(" ".join(run.notes)), type=run.outcome)
@@ -57,14 +57,14 @@ def _properties(suite: ET.Element, run: Run) -> None:
         ET.SubElement(properties, "property", name=name, value=rows.plain(value))
 
 
-def _case(suite: ET.Element, row: Row, cells: dict[str, str]) -> None:
+def _case(suite: ET.Element, row: Row, cells: dict[str, str], *, stopped: bool) -> None:
     case = ET.SubElement(suite, "testcase", name=rows.plain(row.id), classname=_class(row))
     statement = f"{rows.plain(row.claim.statement)}\n" if row.claim else ""
     numbers = "\n".join(
         f"{name}: {cells[name]}"
         for name in ("check", "measured", "predicted", "z", "tolerance", "verdict")
     )
-    if row.verdict is Outcome.NOT_RUN:
+    if row.verdict is Outcome.NOT_RUN or (stopped and row.verdict is Outcome.INCONCLUSIVE):
         ET.SubElement(case, "skipped", message=cells["reason"])
     elif row.verdict is row.expected:
         text = f"{statement}{cells['reason']}\n{numbers}"

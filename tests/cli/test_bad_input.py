@@ -59,6 +59,7 @@ BAD = {
     "variance --tolerance 0": "--tolerance: got 0.0",
     "variance --tolerance 100%": "--tolerance: got 1.0",
     "variance --samples 3": "--samples: got 3",
+    "variance --samples 1e5 --precision 1%": "a number of samples or a precision, not both",
     "variance --samples inf": "--samples: got 'inf', want an integer",
     "variance --seed -1": "--seed: got -1",
     "variance --seed 99999999999999999999": "--seed: got 99999999999999999999",

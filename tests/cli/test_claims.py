@@ -86,7 +86,7 @@ def test_nothing_selected_is_no_error(invoke):
         ("claims list --format csv", ["--format", "table"]),
         ("claims show B-8.3-scor", ["ID: got 'B-8.3-scor'", "did you mean"]),
         ("claims show x", ["ID: got 'x'", "sdpa-check claims list"]),
-        ("claims show B-8.2 --run nowhere.json", ["RUN: got 'nowhere.json'"]),
+        ("claims show B-8.2 --run nowhere.json", ["--run: got 'nowhere.json'"]),
         ("claims quantities dot.varianc", ["NAME", "did you mean 'dot.variance'?"]),
     ],
 )

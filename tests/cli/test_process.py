@@ -207,7 +207,10 @@ class TestInterrupt:
             assert after.keys() == before.keys() | {"partial.npz"}
             assert json.loads(after["run.json"])["outcome"] == "stopped"
         else:
-            assert (out, err) == ("", "error: interrupted; nothing is half-written\n")
+            assert (out, err) == (
+                "",
+                "error: interrupted; nothing was measured, files are as they were\n",
+            )
             assert after == before
 
     def test_a_second_interrupt_shows_no_traceback_either(self):

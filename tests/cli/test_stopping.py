@@ -184,6 +184,13 @@ def test_figures_of_an_earlier_run_go_and_none_are_drawn(invoke, stop):
     assert names("here") == RUN | {FILE}
 
 
+def test_a_quiet_run_is_stopped_without_a_word(invoke, stop):
+    stop(70)
+    result = invoke(f"{VARIANCE} --out here --quiet")
+    assert (result.code, result.err) == (130, "")
+    assert names("here") == RUN | {FILE}
+
+
 def test_nothing_is_kept_where_nothing_is_saved(invoke, stop, tmp_path):
     stop(70)
     result = invoke(f"{VARIANCE} --no-save")
@@ -202,7 +209,7 @@ def test_before_the_first_block_there_is_nothing_to_keep(invoke, stop, monkeypat
     monkeypatch.setattr("sdpa_check.sampling._planned", interrupt)
     result = invoke(f"{VARIANCE} --out here")
     assert (result.code, result.out) == (130, "")
-    assert result.err == "error: interrupted; nothing is half-written\n"
+    assert result.err == "error: interrupted; nothing was measured, files are as they were\n"
     assert names("here") == RUN
     assert (Path("here") / "run.json").read_bytes() == before
 

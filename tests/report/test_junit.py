@@ -111,6 +111,19 @@ def test_a_public_parser_reads_it(mixed):
     assert results == ["passed"] * 2 + ["Failure"] * 2 + ["passed"] * 2 + ["Skipped"]
 
 
+def test_what_a_stopped_run_left_open_is_skipped(mixed):
+    """It has not failed: the case of the run itself is the error."""
+    stopped = dataclasses.replace(mixed, outcome="stopped", exit_code=130)
+    (suite,), (before,) = ET.XML(junit(stopped)), ET.XML(junit(mixed))
+    open_ = [row.id for row in mixed.rows if row.verdict is Outcome.INCONCLUSIVE]
+    assert open_
+    skipped = {
+        case.get("name") for case in suite.iter("testcase") if case.find("skipped") is not None
+    }
+    assert set(open_) <= skipped
+    assert int(suite.get("failures")) == int(before.get("failures")) - len(open_)
+
+
 def test_a_stopped_run_is_an_error_even_where_no_row_failed(mixed):
     stopped = dataclasses.replace(
         mixed, outcome="stopped", exit_code=130, rows=mixed.rows[:1], notes=("A partial run.",)
