@@ -28,7 +28,7 @@ def refuted(run):
         (MISSING_ROOT, {"logit.variance", "logit.std"}),
         (MODEL_WIDTH, {"logit.variance", "logit.std"}),
     ],
-    ids=str,
+    ids=["wide", "narrow", "missing root", "model width"],
 )
 def test_variance_sees_it_at_default_settings(fault, quantities):
     run = sdpa_check.variance(dk=64, dmodel=512, fault=fault)
