@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, cast
 
 from sdpa_check import estimates, sampling, works
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sdpa_check.checkpoint import Checkpoint
-    from sdpa_check.quantities import Case, Quantity
+    from sdpa_check.quantities import Quantity
     from sdpa_check.records import Estimate, Prediction
 
 Samples = dict[works.Key, Sample]
@@ -136,9 +135,11 @@ def _unjudged(check: Check, samples: Samples, reason: str, settings: Settings) -
     asked = cast("Quantity", quantity(check.quantity))
     prediction = check.prediction(asked)
     if works.keys(check) <= samples.keys():
-        estimate, verdict = _measured(check, asked, samples, settings), unjudged(prediction, reason)
+        estimate = works.measured(check, asked, samples, settings)
+        verdict = unjudged(prediction, reason)
     else:
-        estimate, verdict = None, Verdict(Outcome.NOT_RUN, reason)
+        estimate = None
+        verdict = Verdict(Outcome.NOT_RUN, reason)
     return _told(check, estimate, prediction, verdict, settings)
 
 
@@ -146,7 +147,7 @@ def _row(check: Check, samples: Samples, settings: Settings, total: int) -> Row:
     asked = quantity(check.quantity)
     if isinstance(asked, ExactQuantity):
         return _exact_row(check, asked)
-    estimate = _measured(check, asked, samples, settings)
+    estimate = works.measured(check, asked, samples, settings)
     prediction = check.prediction(asked)
     verdict = judge(
         estimate,
@@ -212,28 +213,3 @@ def _expected(estimate: Estimate | None, prediction: Prediction) -> Outcome:
         return Outcome.UNDEFINED
     bare = estimate is not None and estimate.se is None
     return Outcome.INCONCLUSIVE if bare else Outcome.CONFIRMED
-
-
-def _measured(check: Check, asked: Quantity, samples: Samples, settings: Settings) -> Estimate:
-    """The number of a check: that of its case, or the difference between its two cases."""
-    estimate = _estimated(check, asked, check.case, samples, settings)
-    if check.versus is None:
-        return estimate
-    other = _estimated(check, asked, check.versus, samples, settings)
-    return estimates.difference(estimate, other)
-
-
-def _estimated(
-    check: Check, asked: Quantity, case: Case, samples: Samples, settings: Settings
-) -> Estimate:
-    """The estimate for a case, from samples that carry the multiplier that was applied to them."""
-    taken = tuple(
-        dataclasses.replace(
-            samples[works.kind(asked, case), design],
-            multiplier=works.applied(case, design, settings),
-        )
-        for design in case.designs
-    )
-    if not taken:
-        raise InputError(f"{check.id}: dk", None, f"a design for {asked.name}")
-    return asked.estimate(case, taken)

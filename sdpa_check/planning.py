@@ -7,10 +7,10 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from sdpa_check import engine, estimates, power
+from sdpa_check import engine, power
 from sdpa_check.measures.dot import DotWork
 from sdpa_check.quantities import ExactQuantity, Sample, quantity
-from sdpa_check.works import applied
+from sdpa_check.works import applied, keys, measured
 
 if TYPE_CHECKING:
     from sdpa_check.checks import Check, Settings
@@ -109,16 +109,14 @@ def _needs(
         asked = quantity(check.quantity)
         if isinstance(asked, ExactQuantity):
             continue
-        own = [case for case in check.cases if case.designs == (design,)]
-        if asked.sweep or len(own) < len(check.cases):
-            of_design = [case for case in check.cases if design in case.designs]
-            unplanned |= {applied(case, design, settings) for case in of_design}
+        own = [case for case in check.cases if design in case.designs]
+        factors = {applied(case, design, settings) for case in own}
+        read = keys(check)
+        if len(read) > 1:
+            unplanned |= factors
             continue
-        factors = [applied(case, design, settings) for case in own]
-        samples = [Sample(work=pilot, replicates=replicates, multiplier=each) for each in factors]
-        found = [asked.estimate(c, (sample,)) for c, sample in zip(own, samples, strict=True)]
-        estimate = found[0] if len(found) == 1 else estimates.difference(*found)
-        needed = _needed(check, asked, estimate, settings, total)
+        samples = dict.fromkeys(read, Sample(work=pilot, replicates=replicates))
+        needed = _needed(check, asked, measured(check, asked, samples, settings), settings, total)
         part = lead if asked.lead else rest
         for factor in factors:
             part[factor] = max(part[factor], needed)

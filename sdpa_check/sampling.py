@@ -52,7 +52,16 @@ def sample(
             current = partial(_current, leader, work, state, settings)
             settings.progress(label, state.merged, blocks, current)
 
-    return Sample(work=work, replicates=_merged(work, blocks, settings, start, advance))
+    replicates = engine.run(
+        work,
+        seed=settings.seed,
+        blocks=blocks,
+        jobs=settings.jobs,
+        executor=settings.executor,
+        start=start,
+        progress=advance,
+    )
+    return Sample(work=work, replicates=replicates)
 
 
 def _planned(
@@ -94,21 +103,3 @@ def _current(
     scale = f" {check.case.scale.name}" if check.case.scale else ""
     asked = cast("Quantity", quantity(check.quantity))
     return f"{asked.name}{scale}", asked.estimate(check.case, (sample,))
-
-
-def _merged(
-    work: SizedWork,
-    blocks: int,
-    settings: Settings,
-    start: engine.State | None = None,
-    progress: Callable[[engine.State], None] | None = None,
-) -> engine.Replicates:
-    return engine.run(
-        work,
-        seed=settings.seed,
-        blocks=blocks,
-        jobs=settings.jobs,
-        executor=settings.executor,
-        start=start,
-        progress=progress,
-    )

@@ -5,18 +5,21 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from sdpa_check import power, rng
+from sdpa_check import estimates, power, rng
+from sdpa_check.errors import InputError
 from sdpa_check.logits import scaling
 from sdpa_check.measures.dot import PARTS, DotWork, block_vectors
 from sdpa_check.quantities import ExactQuantity, multiplier, quantity
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sdpa_check.checks import Check, Settings
     from sdpa_check.measures.pipeline import PipelineWork
-    from sdpa_check.measures.rows import RowsWork
+    from sdpa_check.measures.rows import Depth, RowsWork
     from sdpa_check.measures.weights import WeightsWork
-    from sdpa_check.quantities import Case, Quantity
-    from sdpa_check.records import Design
+    from sdpa_check.quantities import Case, Quantity, Sample
+    from sdpa_check.records import Design, Estimate
     from sdpa_check.training.measures import TrainWork
     from sdpa_check.training.start import StartWork
 
@@ -56,6 +59,33 @@ def applied(case: Case, design: Design, settings: Settings) -> float:
     return multiplier(rule, design, case.d_model)
 
 
+def measured(
+    check: Check, asked: Quantity, samples: Mapping[Key, Sample], settings: Settings
+) -> Estimate:
+    """The number of a check: that of its case, or the difference between its two cases."""
+    estimate = _estimated(check, asked, check.case, samples, settings)
+    if check.versus is None:
+        return estimate
+    other = _estimated(check, asked, check.versus, samples, settings)
+    return estimates.difference(estimate, other)
+
+
+def _estimated(
+    check: Check, asked: Quantity, case: Case, samples: Mapping[Key, Sample], settings: Settings
+) -> Estimate:
+    """The estimate for a case, from samples that carry the multiplier that was applied to them."""
+    taken = tuple(
+        dataclasses.replace(
+            samples[kind(asked, case), design],
+            multiplier=applied(case, design, settings),
+        )
+        for design in case.designs
+    )
+    if not taken:
+        raise InputError(f"{check.id}: dk", None, f"a design for {asked.name}")
+    return asked.estimate(case, taken)
+
+
 def work_of(kind_: str, design: Design, group: list[Check], settings: Settings) -> PlannedWork:
     """The work that measures what the checks of a group ask of one design.
 
@@ -89,7 +119,6 @@ def _rows_work(
 ) -> RowsWork | WeightsWork:
     from sdpa_check.measures.rows import RowsShape, RowsWork
     from sdpa_check.measures.scores import effective_dimension
-    from sdpa_check.quantities.rows import depth
 
     asked = _by_multiplier(group, design, settings)
     d, keys = effective_dimension(design), design.keys or 2
@@ -99,26 +128,34 @@ def _rows_work(
 
         return WeightsWork(design, tuple(asked), shape, settings.fault)
     whole = RowsShape.fitting(d, keys)
-    depths = tuple(depth(pairs) for pairs in asked.values())
+    depths = tuple(_depth(each) for each in asked.values())
     scout = RowsWork(design, tuple(asked), whole, (), settings.fault, "scout", depths)
     gridded = scout.with_grids(rng.generator(settings.seed, scout.experiment, 0))
     return dataclasses.replace(gridded, shape=shape, stream="main")
 
 
+def _depth(asked: list[tuple[Quantity, Case, Check]]) -> Depth:
+    """How much of a block is done for what is asked under one multiplier."""
+    from sdpa_check.quantities.rows import depth, looks_closer
+
+    closer = [(each, check) for each, case, check in asked if looks_closer(each, case)]
+    judged = any(check.prediction(each).value is not None for each, check in closer)
+    return depth(((each, case) for each, case, _ in asked), judged=judged)
+
+
 def _by_multiplier(
     group: list[Check], design: Design, settings: Settings
-) -> dict[float, list[tuple[Quantity, Case, bool]]]:
-    """What is asked of a design under every multiplier, in order, and whether it is judged."""
-    found: dict[float, list[tuple[Quantity, Case, bool]]] = {}
+) -> dict[float, list[tuple[Quantity, Case, Check]]]:
+    """What is asked of a design under every multiplier, in order, and by which check."""
+    found: dict[float, list[tuple[Quantity, Case, Check]]] = {}
     for check in group:
         asked = quantity(check.quantity)
         if isinstance(asked, ExactQuantity):
             continue
-        judged = check.prediction(asked).value is not None
         for case in check.cases:
             if design in case.designs:
                 factor = applied(case, design, settings)
-                found.setdefault(factor, []).append((asked, case, judged))
+                found.setdefault(factor, []).append((asked, case, check))
     return dict(sorted(found.items()))
 
 

@@ -35,7 +35,7 @@ def run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         code = EXIT_STOPPED
     except StoppedRun as stopped:
-        if "--quiet" not in arguments:
+        if not stopped.quiet:
             sys.stderr.write(f"stopped: {stopped}\n")
         return EXIT_STOPPED
     except Exception as error:

@@ -64,7 +64,8 @@ def report(
         if options.save:
             save_run(directory, study.run, more or {}, checkpoint)
         if study.run.stopped:
-            raise StoppedRun(_kept(directory) if options.save else "nothing is kept: --no-save")
+            kept = _kept(directory) if options.save else "nothing is kept: --no-save"
+            raise StoppedRun(kept, quiet=options.quiet)
         if options.save and options.plot and figures is not None:
             save_figures(directory, figures(study))
         if options.save and not options.quiet:
@@ -97,7 +98,7 @@ def _computed(
 
         save(directory, {FILE: checkpoint.dumps()})
         if isinstance(error, KeyboardInterrupt):  # while rows were judged
-            raise StoppedRun(_kept(directory)) from error
+            raise StoppedRun(_kept(directory), quiet=options.quiet) from error
         raise LostClusterError(f"{error}; {_kept(directory)}") from error
     finally:
         progress.close()

@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
 
 class StoppedRun(Exception):  # noqa: N818 - what it reports is no error
-    """A run was stopped; the message says what of it is kept."""
+    """A run was stopped; the message says what of it is kept, unless it is to be quiet."""
+
+    def __init__(self, kept: str, *, quiet: bool) -> None:
+        self.quiet = quiet
+        super().__init__(kept)
 
 
 @contextmanager

@@ -46,21 +46,33 @@ def _column(name: str) -> int:
     return _CLOSER if name == "spectral" else _ALL
 
 
-def depth(asked: Iterable[tuple[Quantity, Case, bool]]) -> Depth:
+def _is_spectral(asked: Quantity) -> bool:
+    return asked.name == "jacobian.spectral"
+
+
+def _is_quantile(asked: Quantity, case: Case) -> bool:
+    return (case.statistic or asked.statistic) in LEVELS
+
+
+def looks_closer(asked: Quantity, case: Case) -> bool:
+    """Whether a number comes from the rows of a block that are looked at more closely."""
+    return _is_spectral(asked) or _is_quantile(asked, case)
+
+
+def depth(asked: Iterable[tuple[Quantity, Case]], *, judged: bool) -> Depth:
     """What must be measured under one multiplier for these to be estimated.
 
     Args:
-        asked: quantities and cases, and whether anything is to be judged by them. Where all that
-            needs a closer look is shown and not judged, a fourth of the rows gets it.
+        asked: quantities and cases.
+        judged: whether anything is to be judged by those that look closer. Where they are only
+            shown, a fourth of the rows is enough.
     """
-    spectral = histograms = judged = False
-    for wanted, case, judging in asked:
-        eigenvalue = wanted.name == "jacobian.spectral"
-        quantile = (case.statistic or wanted.statistic) in LEVELS
-        spectral |= eigenvalue
-        histograms |= quantile
-        judged |= judging and (eigenvalue or quantile)
-    return Depth(closer=1 if judged else 4, spectral=spectral, histograms=histograms)
+    listed = list(asked)
+    return Depth(
+        closer=1 if judged else 4,
+        spectral=any(_is_spectral(each) for each, _ in listed),
+        histograms=any(_is_quantile(each, case) for each, case in listed),
+    )
 
 
 def _average(

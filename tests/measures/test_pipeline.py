@@ -223,6 +223,23 @@ def test_additive_weights_differ_between_groups_and_blocks():
     assert one[1] != other[1]
 
 
+@pytest.mark.parametrize("text", ["additive", "additive:unit | softcap:5"])
+def test_a_score_with_weights_of_its_own_has_more_and_smaller_groups(text):
+    """A block says as much about the weights as it has groups."""
+    design = Design(dk=64, keys=64)
+    own, plain = (
+        PipelineWork.fitting(design, t, None, None, Fault()) for t in (text, "scale:sqrt")
+    )
+    assert (own.groups, own.queries) == (16, 32)
+    assert (plain.groups, plain.queries) == (4, 128)
+
+
+def test_a_split_pipeline_has_fewer_groups():
+    work = work_of(Design(dk=8, keys=8), "scale:sqrt", groups=8)
+    assert work.split(4) == dataclasses.replace(work, groups=2)
+    assert work.split(100).groups == 1
+
+
 def test_additive_in_float32_is_additive_in_float64():
     """`additive | scale:1` runs in float64: 64 terms of at most |v_a|, rounded once each."""
     design = Design(dk=64, keys=8)

@@ -175,3 +175,10 @@ def test_cost_grows_with_the_work():
 )
 def test_rows_that_share_nothing(shape, disjoint):
     assert shape.disjoint == disjoint
+
+
+def test_a_split_block_has_fewer_groups():
+    work = WeightsWork(DESIGNS["float32"], (1.0,), SHAPE)
+    one = work.split(SHAPE.groups)
+    assert one == dataclasses.replace(work, shape=SHAPE.split(SHAPE.groups))
+    assert one.size * SHAPE.groups == work.size

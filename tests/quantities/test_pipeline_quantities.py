@@ -260,3 +260,6 @@ def test_bands():
     assert band("ledger.entropy", high) == pytest.approx(0.002, rel=1e-9)
     assert band("gradient.query", entropy) == pytest.approx(0.006, rel=1e-12)
     assert band("ledger.mean", zero, "user:math:sqrt") == math.inf
+    std = Prediction(value=8.0, kind="exact", source="")
+    for name, number in (("ledger.std", std), ("ledger.within_std", std)):
+        assert band(name, number, "additive") == 2 * band(name, number)
