@@ -76,8 +76,8 @@ class Settings:
 
     Attributes:
         seed: root seed.
-        jobs: threads; None for the cores present.
-        executor: where blocks run instead of threads.
+        jobs: workers, forked processes or threads; None for the cores present.
+        executor: where blocks run instead.
         cluster: the address from which a run opens its executor, and closes it at its end.
         precision: wanted standard error relative to the scale that the band is a fraction of;
             None plans the sample size from the band itself, so that a true prediction is confirmed.

@@ -24,7 +24,7 @@ import numpy as np
 
 import sdpa_check
 from sdpa_check.environment import blas, processor
-from sdpa_check.errors import ClusterWarning, InputError, LostClusterError, MissingExtraError
+from sdpa_check.errors import ClusterWarning, InputError, LostWorkersError, MissingExtraError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -93,7 +93,7 @@ def opened(address: str) -> Iterator[ClusterExecutor]:
         InputError: for an address that is none, cannot be reached or has no workers, and for
             workers whose versions differ from those here.
         MissingExtraError: without dask.distributed.
-        LostClusterError: if local workers do not start.
+        LostWorkersError: if local workers do not start.
     """
     count = local_workers(address)
     try:
@@ -120,7 +120,7 @@ class ClusterExecutor(Executor):
 
     A worker that is lost costs its tasks' time: they run again elsewhere. One that comes later gets
     tasks too. An error that a task raises arrives as it is; whatever else goes wrong arrives as a
-    `LostClusterError`, and ends every task.
+    `LostWorkersError`, and ends every task.
 
     Attributes:
         threads: how many threads the workers have in all, as of a moment ago.
@@ -141,7 +141,7 @@ class ClusterExecutor(Executor):
         may be large.
 
         Raises:
-            LostClusterError: if the cluster is known to be lost.
+            LostWorkersError: if the cluster is known to be lost.
         """
         from distributed.client import ClosedClientError
 
@@ -172,7 +172,7 @@ class ClusterExecutor(Executor):
         try:
             packed = await there
         except KilledWorker as error:
-            raise LostClusterError(f"{self._address}: {error}") from None
+            raise LostWorkersError(f"{self._address}: {error}") from None
         except Exception as error:
             if there.status == "error":
                 raise
@@ -193,8 +193,8 @@ class ClusterExecutor(Executor):
         self._fault = f"it has had no worker for {patience:g} s"
         await self._client.close()  # cancels every task
 
-    def _lost(self) -> LostClusterError:
-        return LostClusterError(f"the cluster {self._address} is lost: {self._fault}")
+    def _lost(self) -> LostWorkersError:
+        return LostWorkersError(f"the cluster {self._address} is lost: {self._fault}")
 
 
 def _same(value: Any) -> Any:
@@ -351,7 +351,7 @@ def _started(count: int) -> Iterator[distributed.Client]:
             ended = [each.returncode for each in workers if each.poll() is not None]
             if ended or time.monotonic() > deadline:
                 what = f"with code {ended[0]}" if ended else f"or did not start in {STARTING:g} s"
-                raise LostClusterError(f"{OPTION} local:{count}: a worker process ended {what}")
+                raise LostWorkersError(f"{OPTION} local:{count}: a worker process ended {what}")
             time.sleep(0.05)
         yield client
 

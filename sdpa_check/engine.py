@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
-from sdpa_check import rng
+from sdpa_check import forked, rng
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -34,11 +34,17 @@ Span = tuple[int, int]
 Draws = Callable[[int], "np.random.Generator"]
 """The generator of each block."""
 
-MAX_REPLICATES = 128
+MAX_REPLICATES = 256
 """Blocks beyond this many are merged in runs of equal length, so memory does not grow with them."""
+
+LEAST_REPLICATES = MAX_REPLICATES // 2
+"""Replicates of any run that has at least as many blocks."""
 
 SPAN = 8
 """The most blocks that one task runs; it bounds the time between two signs of progress."""
+
+LONG = 2e8
+"""Elementary operations of a run, by its `cost`, that are worth forking for: some 0.1 s."""
 
 TASK_SPANS = 8
 """The most spans in one task on a cluster; it bounds the results that wait for an earlier one."""
@@ -48,7 +54,11 @@ TASK_SECONDS = 0.5
 
 
 class Work(Protocol):
-    """One experiment, cut into blocks that are independent and identically distributed."""
+    """One experiment, cut into blocks that are independent and identically distributed.
+
+    One that says what it costs, as `cost` in elementary operations of a block, is run in processes
+    of its own where that pays.
+    """
 
     @property
     def experiment(self) -> str:
@@ -89,6 +99,23 @@ class State:
     merged: int = 0
     sums: Sums = field(default_factory=dict)
     begun: Sums = field(default_factory=dict)
+
+    @classmethod
+    def longer(cls, done: Replicates, blocks: int) -> State:
+        """The state of a run of `blocks` blocks whose first ones are `done`, each a replicate.
+
+        Raises:
+            ValueError: a replicate of either run is more than a block, or `done` is the longer run.
+        """
+        if not done.count == done.blocks <= blocks <= MAX_REPLICATES:
+            raise ValueError(f"{done.blocks} blocks in {done.count} replicates, then {blocks}")
+        sums = {
+            name: np.concatenate(
+                [each, np.zeros((blocks - done.blocks, *each.shape[1:]), each.dtype)]
+            )
+            for name, each in done.sums.items()
+        }
+        return cls(blocks, done.blocks, sums)
 
     @property
     def count(self) -> int:
@@ -152,15 +179,16 @@ def run(
 ) -> Replicates:
     """Run `blocks` blocks (rounded up to equal replicates) and merge them in block order.
 
-    The result depends on `work`, `seed` and `blocks` only. Tasks go through the standard
-    executor interface: threads by default, or any `concurrent.futures.Executor`. At most a few
-    tasks per worker are under way at once, so memory is bounded whatever the number of blocks.
+    The result depends on `work`, `seed` and `blocks` only. Blocks run in forked processes where the
+    run is long enough and this process can be forked, else in threads; or wherever the
+    `concurrent.futures.Executor` runs them that is given. At most a few tasks per worker are under
+    way at once, so memory is bounded whatever the number of blocks.
 
     Args:
         work: the experiment; it must be picklable if `executor` leaves the process.
         seed: root seed.
         blocks: how many independent blocks.
-        jobs: number of threads; None for the cores present. With `executor` it only bounds the
+        jobs: number of workers; None for the cores present. With `executor` it only bounds the
             tasks under way, to four per job; None then means its attribute `threads`, if any.
         executor: where tasks run instead.
         start: where an earlier run of the same `work`, `seed` and `blocks` was stopped; this one
@@ -177,7 +205,14 @@ def run(
         if first >= state.merged
     )
     draws = partial(rng.generator, seed, work.experiment)
-    ordered = _in_order(partial(_run_spans, work, draws), spans, jobs, executor)
+    run_spans = partial(_run_spans, work, draws)
+    if executor is not None or jobs == 1 or not forked.possible():
+        ordered = _in_order(run_spans, spans, jobs, executor)
+    elif (workers := _workers(work, state, jobs)) > 1:
+        run_span = partial(single_threaded, _run_span, work, draws)
+        ordered = forked.in_order(run_span, spans, workers)
+    else:
+        ordered = _in_order(run_spans, spans, 1, None)
     # Closing cancels what is under way as soon as merging or `progress` raises.
     with single_threaded_blas(), contextlib.closing(ordered) as parts:
         for (first, stop), part in parts:
@@ -187,6 +222,14 @@ def run(
     return state.replicates()
 
 
+def _workers(work: Work, state: State, jobs: int | None) -> int:
+    """How many processes to fork: no more than cores, and one where that takes too long."""
+    cores, left = available_cores(), state.blocks - state.merged
+    if getattr(work, "cost", 0.0) * left < LONG:
+        return 1
+    return min(jobs or cores, cores, left)
+
+
 def _plus(total: NDArray[Any] | None, value: NDArray[Any]) -> NDArray[Any]:
     value = np.asarray(value)
     return value if total is None else np.asarray(total + value)
@@ -194,6 +237,7 @@ def _plus(total: NDArray[Any] | None, value: NDArray[Any]) -> NDArray[Any]:
 
 def _run_span(work: Work, draws: Draws, start: int, stop: int) -> Sums:
     """Run the blocks start … stop−1 and add them up in that order."""
+    _keep_freed_memory()
     total: Sums = {}
     for block in range(start, stop):
         for name, value in work.block(draws(block)).items():
@@ -203,7 +247,6 @@ def _run_span(work: Work, draws: Draws, start: int, stop: int) -> Sums:
 
 def _run_spans(work: Work, draws: Draws, spans: Sequence[Span]) -> list[Sums]:
     """Run the blocks of several spans, each added up by itself as if it were alone."""
-    _keep_freed_memory()
     return [_run_span(work, draws, *span) for span in spans]
 
 

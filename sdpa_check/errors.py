@@ -17,7 +17,7 @@ class SdpaCheckError(Exception):
     """The parent of every error that sdpa-check raises on purpose.
 
     Its message is one line that a user can act on; the command line prints it and exits with 2,
-    for a `LostClusterError` with 1.
+    for a `LostWorkersError` with 1.
     """
 
 
@@ -55,8 +55,8 @@ class ClusterWarning(UserWarning):
     """The numbers of a run on a cluster may differ in their last bits from those made here."""
 
 
-class LostClusterError(SdpaCheckError):
-    """The cluster that a run was using has gone; nothing was wrong with the input."""
+class LostWorkersError(SdpaCheckError):
+    """The workers that a run was using have gone; nothing was wrong with the input."""
 
 
 _LISTED = 100

@@ -47,8 +47,9 @@ class Options(TypedDict, total=False):
         samples: number of dot products or rows per design; overrides the plan.
         tolerance: relative half-width of the equivalence band.
         seed: root seed.
-        jobs: threads; None for the cores present.
-        executor: a `concurrent.futures.Executor` to run blocks on instead of threads.
+        jobs: workers; None for the cores present. They are forked processes where this one has a
+            single thread and runs Linux, else threads.
+        executor: a `concurrent.futures.Executor` to run blocks on instead.
         cluster: a cluster to run blocks on, ``tcp://host:port``, ``tls://host:port`` or
             ``local:N``. It is an executor that is opened for this run alone; for several runs open
             one with `sdpa_check.cluster.opened`.

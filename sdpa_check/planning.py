@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sdpa_check import engine, power
@@ -19,8 +21,18 @@ if TYPE_CHECKING:
     from sdpa_check.records import Design, Estimate
     from sdpa_check.works import PlannedWork
 
-PILOT_BLOCKS = 32
-"""Blocks of the pilot that plans the sample size; it has streams of its own and is thrown away."""
+PILOT_BLOCKS = 16
+"""Blocks of the pilot that plans the sample size; it has streams of its own and is thrown away.
+
+Where the run will be long the pilot is doubled, again and again: the better its error is known, the
+less has to be added for its uncertainty.
+"""
+
+_WORTH = 4
+"""A pilot of b blocks is doubled for a run of more than b²/4: that saves more than it costs.
+
+`power.blocks_to_judge` asks for about 8/b less of the run after twice as many blocks.
+"""
 
 WORK_LIMIT = 2e11
 """Elementary operations a planned run may cost; beyond, checks may end inconclusive and say so."""
@@ -55,14 +67,8 @@ def plan(
         return work, max(power.MIN_BLOCKS, math.ceil(settings.samples / work.size))
     small = work.split(_PARTS)
     ratio = work.size // small.size
-    lead, rest, unplanned = _needs(small, design, group, settings, total)
-    most = _FOLLOWERS * max((ratio * power.MIN_BLOCKS, *lead.values()))
-    needs = {
-        factor: max(power.MIN_BLOCKS, lead[factor], min(rest[factor], most))
-        for factor in (*lead, *rest)
-    }
-    blocks, chosen = max((power.MIN_BLOCKS, *needs.values())), small
-    needs |= dict.fromkeys(unplanned, blocks)
+    needs = _Asked(design, group, settings, total, ratio).by_pilot(small)
+    blocks, chosen = max(needs.values(), default=power.MIN_BLOCKS), small
     if blocks >= 2 * power.MIN_BLOCKS * ratio:
         blocks, chosen = math.ceil(blocks / ratio), work
     if not isinstance(chosen, DotWork):
@@ -88,54 +94,106 @@ def _shared_out(work: RowsWork, needs: dict[float, int]) -> RowsWork:
     return dataclasses.replace(work, depths=depths)
 
 
-def _needs(
-    work: PlannedWork, design: Design, group: list[Check], settings: Settings, total: int
-) -> tuple[Counter[float], Counter[float], set[float]]:
-    """Blocks needed under every multiplier: by what leads, and by what follows.
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is asked of a design, from which follows how many blocks that takes.
 
-    The third are the multipliers of growths and differences over several designs, which are not
-    planned.
+    Attributes:
+        design: what is drawn.
+        group: the checks that read it.
+        settings: how checks are run.
+        total: how many checks share the false-alarm probability.
+        ratio: how many blocks of the pilot one of the run may be worth.
     """
-    pilot = dataclasses.replace(work, stream="pilot")
-    replicates = engine.run(
-        pilot,
-        seed=settings.seed,
-        blocks=PILOT_BLOCKS,
-        jobs=settings.jobs,
-        executor=settings.executor,
-    )
-    lead, rest, unplanned = Counter[float](), Counter[float](), set[float]()
-    for check in group:
-        asked = quantity(check.quantity)
-        if isinstance(asked, ExactQuantity):
-            continue
-        own = [case for case in check.cases if design in case.designs]
-        factors = {applied(case, design, settings) for case in own}
-        read = keys(check)
-        if len(read) > 1:
-            unplanned |= factors
-            continue
-        samples = dict.fromkeys(read, Sample(work=pilot, replicates=replicates))
-        needed = _needed(check, asked, measured(check, asked, samples, settings), settings, total)
-        part = lead if asked.lead else rest
-        for factor in factors:
-            part[factor] = max(part[factor], needed)
-    return lead, rest, unplanned
 
+    design: Design
+    group: list[Check]
+    settings: Settings
+    total: int
+    ratio: int
 
-def _needed(check: Check, asked: Quantity, found: Estimate, settings: Settings, total: int) -> int:
-    """Blocks that one check needs; 0 where it has no error bar or nothing to be held to."""
-    prediction = check.prediction(asked)
-    if found.se is None or prediction.value is None or prediction.kind == "limit":
-        return 0
-    band = check.band_for(asked, prediction, settings.tolerance)
-    if not 0 < band < math.inf:
-        return 0
-    if settings.precision is not None:
-        target = settings.precision * band / (check.tolerance or settings.tolerance)
-        return power.blocks_needed(found.se, found.blocks, target)
-    # A number that is far from its claim is told apart from it with less than the band asks for.
-    away = abs(found.value - prediction.value) - 4 * found.se
-    room = max(band, away - band if check.relation == "equal" else away)
-    target = power.wanted_se(room, alpha=settings.alpha, checks=total)
-    return power.blocks_needed(found.se, found.blocks, target)
+    def by_pilot(self, work: PlannedWork) -> dict[float, int]:
+        """Blocks of `work` needed under every multiplier, by a pilot as long as it is worth."""
+        pilot, blocks = dataclasses.replace(work, stream="pilot"), PILOT_BLOCKS
+        start: engine.State | None = None
+        while True:
+            replicates = engine.run(
+                pilot,
+                seed=self.settings.seed,
+                blocks=blocks,
+                jobs=self.settings.jobs,
+                executor=self.settings.executor,
+                start=start,
+            )
+            needs = self.settled(*self.needs(Sample(work=pilot, replicates=replicates)))
+            longest = float(max(needs.values(), default=0))
+            if self.settings.precision is None:
+                longest = min(longest, WORK_LIMIT / work.cost)
+            if longest <= blocks * blocks / _WORTH or 2 * blocks > engine.MAX_REPLICATES:
+                return needs
+            blocks *= 2
+            start = engine.State.longer(replicates, blocks)
+
+    def settled(
+        self, lead: Counter[float], rest: Counter[float], unplanned: set[float]
+    ) -> dict[float, int]:
+        """What every multiplier gets: followers no more than a multiple of what leads needs."""
+        most = _FOLLOWERS * max((self.ratio * power.MIN_BLOCKS, *lead.values()))
+        needs = {
+            factor: max(power.MIN_BLOCKS, lead[factor], min(rest[factor], most))
+            for factor in (*lead, *rest)
+        }
+        return needs | dict.fromkeys(unplanned, max((power.MIN_BLOCKS, *needs.values())))
+
+    def needs(self, sample: Sample) -> tuple[Counter[float], Counter[float], set[float]]:
+        """Blocks needed under every multiplier: by what leads, and by what follows.
+
+        The third are the multipliers of growths and differences over several designs, which are
+        not planned.
+        """
+        lead, rest, unplanned = Counter[float](), Counter[float](), set[float]()
+        for check in self.group:
+            asked = quantity(check.quantity)
+            if isinstance(asked, ExactQuantity):
+                continue
+            own = [case for case in check.cases if self.design in case.designs]
+            factors = {applied(case, self.design, self.settings) for case in own}
+            read = keys(check)
+            if len(read) > 1:
+                unplanned |= factors
+                continue
+            found = measured(check, asked, dict.fromkeys(read, sample), self.settings)
+            needed = self.needed(check, asked, found, sample.replicates.blocks)
+            part = lead if asked.lead else rest
+            for factor in factors:
+                part[factor] = max(part[factor], needed)
+        return lead, rest, unplanned
+
+    def needed(self, check: Check, asked: Quantity, found: Estimate, pilot: int) -> int:
+        """Blocks that one check needs; 0 where it has no error bar or nothing to be held to.
+
+        Args:
+            check: the check.
+            asked: its quantity.
+            found: its number, from a pilot. It may have the degrees of freedom of fewer blocks.
+            pilot: blocks of the pilot.
+        """
+        settings, prediction = self.settings, check.prediction(asked)
+        if found.se is None or prediction.value is None or prediction.kind == "limit":
+            return 0
+        band = check.band_for(asked, prediction, settings.tolerance)
+        if not 0 < band < math.inf:
+            return 0
+        if settings.precision is not None:
+            target = settings.precision * band / (check.tolerance or settings.tolerance)
+            return power.blocks_needed(found.se, pilot, target)
+        # A number far from its claim is told apart from it with less than the band asks for.
+        away = abs(found.value - prediction.value) - 4 * found.se
+        room = max(band, away - band if check.relation == "equal" else away)
+        judged = partial(power.blocks_to_judge, found.se, pilot, room)
+        judged = partial(judged, alpha=settings.alpha, checks=self.total)
+        few, many = power.MIN_BLOCKS, engine.LEAST_REPLICATES
+        each = pilot // found.blocks
+        # A run that is long anyway has more replicates, whose t quantile asks for less.
+        long = max(self.ratio * many, judged(blocks=many // each))
+        return min(judged(blocks=few // each), long)

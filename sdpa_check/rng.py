@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from functools import lru_cache
 
 import numpy as np
 
@@ -19,10 +20,14 @@ def generator(seed: int, experiment: str, block: int) -> np.random.Generator:
     normal ziggurat; SeedSequence makes streams with different keys independent for every purpose
     of simulation (numpy documentation, "Parallel random number generation").
     """
-    digest = hashlib.sha256(experiment.encode()).digest()
-    words = tuple(int.from_bytes(digest[i : i + 4], "little") for i in range(0, 16, 4))
-    sequence = np.random.SeedSequence(seed, spawn_key=(*words, block))
+    sequence = np.random.SeedSequence(seed, spawn_key=(*_words(experiment), block))
     return np.random.Generator(np.random.SFC64(sequence))
+
+
+@lru_cache(maxsize=64)
+def _words(experiment: str) -> tuple[int, ...]:
+    digest = hashlib.sha256(experiment.encode()).digest()
+    return tuple(int.from_bytes(digest[i : i + 4], "little") for i in range(0, 16, 4))
 
 
 def fresh_seed() -> int:

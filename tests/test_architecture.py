@@ -22,7 +22,7 @@ SOURCES["sdpa_check"] = SOURCES.pop("__init__")
 
 LAYERS = (
     {"sdpa_check", "errors", "records"},
-    {"rng", "student", "histogram", "distributions", "logits", "rowsums", "environment"},
+    {"rng", "forked", "student", "histogram", "distributions", "logits", "rowsums", "environment"},
     {"theory"},  # errors, records and itself
     {"report"},  # the same: it draws records and knows no experiment
     {"softmax", "engine", "power", "cluster"},

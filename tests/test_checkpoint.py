@@ -16,6 +16,7 @@ from sdpa_check.measures.dot import DotWork
 from sdpa_check.records import Design, Estimate, Fault, Outcome, Prediction, Row
 
 WORK = DotWork(Design(dk=8), vectors=32)
+LONG = 9 * engine.MAX_REPLICATES  # a replicate is nine blocks
 MADE = {"command": "variance", "seed": 3, "dk": (8, 16), "alpha": 1e-6, "df": None}
 
 
@@ -48,7 +49,7 @@ def row(value=1.5):
 def filled():
     found = Checkpoint("--resume goes on")
     found.fit(MADE)
-    for name, blocks, merged in (("done", 40, 40), ("begun", 1152, 300), ("untouched", 10, 0)):
+    for name, blocks, merged in (("done", 40, 40), ("begun", LONG, 300), ("untouched", 10, 0)):
         found.start(name, WORK, blocks)
         found.note(name, sampled(blocks, merged))
     found.rows = {4: row(), 7: dataclasses.replace(row(), estimate=None)}
@@ -76,15 +77,15 @@ def test_there_and_back(file):
     assert set(found.entries) == {"done", "begun"}  # of the third nothing was sampled
     assert found.rows == filled().rows
     same(found.entries["done"].state, sampled(40, 40))
-    same(found.entries["begun"].state, sampled(1152, 300))
+    same(found.entries["begun"].state, sampled(LONG, 300))
     found.fit(MADE)
-    assert found.start("begun", WORK, 1152).merged == 305  # eight blocks and one at a time
+    assert found.start("begun", WORK, LONG).merged == 305  # eight blocks and one at a time
 
 
 def test_what_comes_back_can_be_gone_on_from(file):
-    start = load(file).start("begun", WORK, 1152)
-    found = engine.run(WORK, seed=3, blocks=1152, jobs=2, start=start)
-    whole = engine.run(WORK, seed=3, blocks=1152, jobs=1)
+    start = load(file).start("begun", WORK, LONG)
+    found = engine.run(WORK, seed=3, blocks=LONG, jobs=2, start=start)
+    whole = engine.run(WORK, seed=3, blocks=LONG, jobs=1)
     for name, each in whole.sums.items():
         np.testing.assert_array_equal(found.sums[name], each, strict=True)
 
@@ -131,9 +132,9 @@ def test_another_run_is_refused_by_name(file, name, now):
 @pytest.mark.parametrize(
     ("work", "blocks", "where"),
     [
-        (WORK, 1153, "blocks of begun"),
-        (dataclasses.replace(WORK, vectors=64), 1152, "work of begun"),
-        (dataclasses.replace(WORK, fault=Fault(sample_scale=1.03)), 1152, "work of begun"),
+        (WORK, LONG + 1, "blocks of begun"),
+        (dataclasses.replace(WORK, vectors=64), LONG, "work of begun"),
+        (dataclasses.replace(WORK, fault=Fault(sample_scale=1.03)), LONG, "work of begun"),
     ],
 )
 def test_another_sampling_is_refused(file, work, blocks, where):

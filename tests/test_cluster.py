@@ -25,7 +25,7 @@ import pytest
 import sdpa_check
 from sdpa_check import cluster, engine
 from sdpa_check.cli import run as command
-from sdpa_check.errors import ClusterWarning, InputError, LostClusterError, MissingExtraError
+from sdpa_check.errors import ClusterWarning, InputError, LostWorkersError, MissingExtraError
 from sdpa_check.measures.dot import DotWork
 from sdpa_check.records import Design
 from sdpa_check.report.record import to_dict
@@ -447,7 +447,7 @@ class TestLosses:
         scheduler, _, found = dask.cluster(1)
         with (
             cluster.opened(found) as executor,
-            pytest.raises(LostClusterError, match=r"is lost: the connection .* broke"),
+            pytest.raises(LostWorkersError, match=r"is lost: the connection .* broke"),
         ):
             engine.run(
                 DOT, seed=4, blocks=20_000, executor=executor, progress=lambda _: scheduler.kill()
@@ -466,7 +466,7 @@ class TestLosses:
 
     def test_a_task_that_kills_its_workers(self, dask):
         _, _, found = dask.cluster(1, DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES="0")
-        with cluster.opened(found) as executor, pytest.raises(LostClusterError, match="died"):
+        with cluster.opened(found) as executor, pytest.raises(LostWorkersError, match="died"):
             executor.submit(os._exit, 1).result(PATIENCE)
 
     def test_every_local_worker(self, monkeypatch):
@@ -477,9 +477,9 @@ class TestLosses:
             def progress(_):
                 os.kill(pid, signal.SIGKILL)
 
-            with pytest.raises(LostClusterError, match="it has had no worker for 2 s"):
+            with pytest.raises(LostWorkersError, match="it has had no worker for 2 s"):
                 engine.run(DOT, seed=0, blocks=20_000, executor=executor, progress=progress)
-            with pytest.raises(LostClusterError):
+            with pytest.raises(LostWorkersError):
                 executor.submit(abs, 3)
 
 
@@ -547,7 +547,7 @@ class TestLocal:
     def test_workers_that_do_not_start(self, monkeypatch):
         monkeypatch.setenv("DASK_DISTRIBUTED__WORKER__PRELOAD", "no_such_module_at_all")
         with (
-            pytest.raises(LostClusterError, match="local:1: a worker process ended with code 1"),
+            pytest.raises(LostWorkersError, match="local:1: a worker process ended with code 1"),
             cluster.opened("local:1"),
         ):
             pass

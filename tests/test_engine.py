@@ -24,6 +24,10 @@ from sdpa_check.records import Design
 
 DOT = DotWork(Design(dk=8), vectors=32)
 
+# Runs that are merged: replicates of two and three blocks, of one span each, and of nine blocks,
+# which are spans of 8 and 1.
+TWOS, THREES, NINES = MAX_REPLICATES + 2, 3 * (MAX_REPLICATES - 1), (SPAN + 1) * MAX_REPLICATES
+
 
 @dataclasses.dataclass(frozen=True)
 class Draws:
@@ -114,7 +118,10 @@ def by_hand(work, seed, blocks):
     return np.array(out)
 
 
-SIZES = [1, 2, SPAN - 1, SPAN, SPAN + 1, 127, 128, 256, 128 * SPAN, 128 * (SPAN + 1)]
+SIZES = [
+    *(1, 2, SPAN - 1, SPAN, SPAN + 1, MAX_REPLICATES - 1),
+    *(times * MAX_REPLICATES for times in (1, 2, SPAN, SPAN + 1)),
+]
 
 
 @pytest.mark.parametrize("blocks", SIZES)
@@ -128,7 +135,7 @@ def test_merge_is_in_block_order(blocks):
     assert len(set(found.sums["n"].tolist())) == 1
 
 
-@pytest.mark.parametrize("blocks", [1, 5, 64, 130, 1152])
+@pytest.mark.parametrize("blocks", [1, 5, 64, TWOS, NINES])
 @pytest.mark.parametrize("jobs", [2, 4, None])
 def test_jobs_do_not_change_the_numbers(blocks, jobs):
     alone = engine.run(Draws(), seed=0, blocks=blocks, jobs=1)
@@ -142,10 +149,10 @@ def test_jobs_do_not_change_measured_sums(jobs):
 
 
 def test_executors_do_not_change_the_numbers():
-    alone = engine.run(Draws(), seed=5, blocks=260, jobs=1)
-    same(engine.run(Draws(), seed=5, blocks=260, executor=Backwards()), alone)
+    alone = engine.run(Draws(), seed=5, blocks=THREES, jobs=1)
+    same(engine.run(Draws(), seed=5, blocks=THREES, executor=Backwards()), alone)
     with ThreadPoolExecutor(3) as pool:
-        same(engine.run(Draws(), seed=5, blocks=260, executor=pool), alone)
+        same(engine.run(Draws(), seed=5, blocks=THREES, executor=pool), alone)
 
 
 def test_processes_do_not_change_the_numbers():
@@ -187,19 +194,26 @@ def test_whole_is_the_smallest_equal_split():
     def splits(n):
         return n % -(-n // MAX_REPLICATES) == 0
 
-    for blocks in range(1, 1500):
+    for blocks in range(1, 12 * MAX_REPLICATES):
         assert engine.whole(blocks) == next(n for n in range(blocks, 2 * blocks + 1) if splits(n))
 
 
-@pytest.mark.parametrize("blocks", [129, 300, 1000])
+def test_a_run_has_enough_replicates():
+    least = engine.LEAST_REPLICATES
+    for blocks in range(1, 12 * MAX_REPLICATES):
+        count = engine.State(engine.whole(blocks)).count
+        assert min(blocks, least) <= count <= MAX_REPLICATES
+
+
+@pytest.mark.parametrize("blocks", [MAX_REPLICATES + 1, THREES - 1, NINES - 100])
 def test_blocks_are_rounded_up_to_equal_replicates(blocks):
     found = engine.run(Draws(), seed=0, blocks=blocks, jobs=1)
     assert found.blocks == engine.whole(blocks) >= blocks
     assert found.count * found.sums["n"][0] == found.blocks
-    assert MAX_REPLICATES / 2 < found.count <= MAX_REPLICATES
+    assert engine.LEAST_REPLICATES <= found.count <= MAX_REPLICATES
 
 
-@pytest.mark.parametrize("blocks", [1, 8, 9, 129, 1152])
+@pytest.mark.parametrize("blocks", [1, 8, 9, MAX_REPLICATES + 1, NINES])
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_progress_adds_up(blocks, jobs):
     states = []
@@ -213,8 +227,8 @@ def test_progress_adds_up(blocks, jobs):
 @pytest.mark.parametrize("jobs", [1, 2, 5])
 def test_few_tasks_are_under_way(jobs):
     pool = Backwards()
-    engine.run(Draws(), seed=0, blocks=1152, jobs=jobs, executor=pool)
-    assert len(pool.submitted) == 2 * MAX_REPLICATES  # spans of 8 and 1
+    engine.run(Draws(), seed=0, blocks=NINES, jobs=jobs, executor=pool)
+    assert len(pool.submitted) == 2 * MAX_REPLICATES
     assert pool.peak == 4 * jobs
 
 
@@ -280,9 +294,13 @@ class Brittle(dict):
 class TestResume:
     """A run that was stopped goes on to the bits of one that was not."""
 
-    # 40: a replicate is a block; 300: three blocks, one span; 1152: nine blocks, spans of 8 and 1.
     @pytest.mark.parametrize(
-        ("blocks", "stops"), [(40, (1, 39)), (300, (1, 99)), (1152, (1, 2, 101, 102, 255))]
+        ("blocks", "stops"),
+        [
+            (40, (1, 39)),  # a replicate is a block
+            (THREES, (1, THREES // 3 - 1)),
+            (NINES, (1, 2, 101, 102, 2 * MAX_REPLICATES - 1)),
+        ],
     )
     @pytest.mark.parametrize("jobs", [1, 2])
     def test_the_numbers_are_the_same(self, blocks, stops, jobs):
@@ -304,13 +322,13 @@ class TestResume:
         for _ in range(255):
             watched = Watched(1)
             with pytest.raises(KeyboardInterrupt):
-                engine.run(DOT, seed=1, blocks=1152, jobs=1, start=state, progress=watched)
+                engine.run(DOT, seed=1, blocks=NINES, jobs=1, start=state, progress=watched)
             state = watched.states[-1]
             if state.merged > 40:
                 break
         parts = Watched(30)
         with pytest.raises(KeyboardInterrupt):
-            engine.run(DOT, seed=1, blocks=1152, jobs=1, progress=parts)
+            engine.run(DOT, seed=1, blocks=NINES, jobs=1, progress=parts)
         straight = next(each for each in parts.states if each.merged == state.merged)
         same(state.replicates(), straight.replicates())
         assert state.begun.keys() == straight.begun.keys()
@@ -325,7 +343,7 @@ class TestResume:
 
     def test_earlier_states_stay_what_they_were(self):
         watched = Watched()
-        whole = engine.run(Draws(), seed=0, blocks=1152, jobs=1, progress=watched)
+        whole = engine.run(Draws(), seed=0, blocks=NINES, jobs=1, progress=watched)
         for state in watched.states:
             assert state.complete == state.merged // 9
             assert bool(state.begun) == bool(state.merged % 9)
@@ -347,7 +365,7 @@ class TestResume:
         same(engine.run(Draws(), seed=0, blocks=20, jobs=1, start=kept), whole)
 
     def test_a_lost_executor_leaves_a_state(self):
-        whole = engine.run(Draws(), seed=0, blocks=300, jobs=1)
+        whole = engine.run(Draws(), seed=0, blocks=THREES, jobs=1)
         pool, watched = Backwards(), Watched()
         submit = pool.submit
 
@@ -358,10 +376,54 @@ class TestResume:
 
         pool.submit = lost
         with pytest.raises(BrokenExecutor):
-            engine.run(Draws(), seed=0, blocks=300, jobs=2, executor=pool, progress=watched)
+            engine.run(Draws(), seed=0, blocks=THREES, jobs=2, executor=pool, progress=watched)
         state = watched.states[-1]
-        assert 0 < state.merged < 300
-        same(engine.run(Draws(), seed=0, blocks=300, jobs=2, start=state), whole)
+        assert 0 < state.merged < THREES
+        same(engine.run(Draws(), seed=0, blocks=THREES, jobs=2, start=state), whole)
+
+
+class TestLonger:
+    """A run that goes on past its end comes to the bits of one that was that long at once."""
+
+    @pytest.mark.parametrize("jobs", [1, 2])
+    @pytest.mark.parametrize(
+        "work", [Draws(), DOT, dataclasses.replace(DOT, stream="pilot")], ids=["x", "dot", "pilot"]
+    )
+    def test_the_numbers_are_the_same(self, work, jobs):
+        found = engine.run(work, seed=6, blocks=SPAN, jobs=jobs)
+        for blocks in (SPAN, SPAN + 1, 4 * SPAN, 5 * SPAN - 3, MAX_REPLICATES):
+            before = {name: each.copy() for name, each in found.sums.items()}
+            start = engine.State.longer(found, blocks)
+            longer = engine.run(work, seed=6, blocks=blocks, jobs=jobs, start=start)
+            same(longer, engine.run(work, seed=6, blocks=blocks, jobs=1))
+            for name, each in before.items():  # the shorter run stays what it was
+                np.testing.assert_array_equal(found.sums[name], each, strict=True)
+            found = longer
+
+    def test_no_block_is_run_twice(self):
+        work = Failing(at=40)  # raises in its block number 41
+        found = engine.run(work, seed=0, blocks=16, jobs=1)
+        start, watched = engine.State.longer(found, 40), Watched()
+        assert start.replicates().count == start.merged == 16
+        engine.run(work, seed=0, blocks=40, jobs=1, start=start, progress=watched)
+        assert work.started == 40
+        assert [state.merged for state in watched.states] == list(range(17, 41))
+
+    def test_what_is_merged_already_is_refused(self):
+        """The first blocks of a longer run would have to be taken apart again."""
+        merged = engine.run(Draws(), seed=0, blocks=TWOS, jobs=1)
+        for blocks in (TWOS, 2 * TWOS):
+            with pytest.raises(ValueError, match=f"{TWOS} blocks in {TWOS // 2} replicates"):
+                engine.State.longer(merged, blocks)
+        part = engine.Replicates({"x": merged.sums["x"][:16]}, 32)
+        with pytest.raises(ValueError, match="32 blocks in 16 replicates"):
+            engine.State.longer(part, 64)
+
+    @pytest.mark.parametrize("blocks", [15, 1, 0, MAX_REPLICATES + 1, 2 * MAX_REPLICATES])
+    def test_a_shorter_run_and_one_that_merges_are_refused(self, blocks):
+        done = engine.run(Draws(), seed=0, blocks=16, jobs=1)
+        with pytest.raises(ValueError, match=f"then {blocks}$"):
+            engine.State.longer(done, blocks)
 
 
 def test_available_cores():
@@ -411,7 +473,10 @@ def test_the_blas_limit_outlasts_the_first_thread_that_leaves(monkeypatch):
         assert threads() == {2}
 
 
-@pytest.mark.parametrize(("blocks", "spans"), [(130, 65), (2000, 2 * 125)])
+@pytest.mark.parametrize(
+    ("blocks", "spans"),
+    [(TWOS, TWOS // 2), (2 * SPAN * (MAX_REPLICATES - 3), 2 * (MAX_REPLICATES - 3))],
+)
 def test_a_cluster_gets_larger_tasks_and_the_numbers_stay(blocks, spans):
     class Cluster(Backwards):
         threads = 2
@@ -429,5 +494,5 @@ def test_tasks_do_not_grow_where_they_take_long(monkeypatch):
 
     pool = Cluster()
     monkeypatch.setattr(engine, "TASK_SECONDS", 0.0)
-    engine.run(Draws(), seed=5, blocks=130, executor=pool)
-    assert len(pool.submitted) == 65  # 65 replicates of two blocks
+    engine.run(Draws(), seed=5, blocks=TWOS, executor=pool)
+    assert len(pool.submitted) == TWOS // 2

@@ -171,17 +171,23 @@ def test_a_plan_is_bounded(monkeypatch):
     assert "times the samples" in row.reason
 
 
-def test_a_follower_asks_for_a_multiple_at_most():
-    """The kurtosis at d = 1 would need thousands of blocks where the variance needs few."""
-    design = Design(dk=1)
-    settings = Settings(tolerance=0.02)
+def test_a_follower_asks_for_a_multiple_at_most(monkeypatch):
+    """The kurtosis at d = 1 would need thousands of blocks where the variance needs few.
 
-    def blocks(*names):
-        _, samples = experiment.run([check(name, design) for name in names], settings)
+    Planned by pilots of one length and at one false-alarm probability of each check.
+    """
+    design = Design(dk=1)
+    monkeypatch.setattr(planning, "PILOT_BLOCKS", 64)
+
+    def blocks(*names, alpha):
+        checks = [check(name, design) for name in names]
+        _, samples = experiment.run(checks, Settings(tolerance=0.01, alpha=alpha))
         return samples["dot", design].replicates.blocks
 
-    lead = blocks("dot.variance")
-    assert blocks("dot.variance", "dot.excess_kurtosis") == engine.whole(8 * lead)
+    lead = blocks("dot.variance", alpha=0.5e-6)
+    assert power.MIN_BLOCKS < lead < engine.MAX_REPLICATES
+    both = blocks("dot.variance", "dot.excess_kurtosis", alpha=1e-6)
+    assert both == engine.whole(8 * lead)
 
 
 def test_progress_is_reported_per_design():

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections import Counter
+
+import numpy as np
+import pytest
+from scipy import stats
 
 from sdpa_check import engine, experiment, planning, power, works
 from sdpa_check.checks import Check, Settings
 from sdpa_check.logits import scaling
-from sdpa_check.quantities import Case
-from sdpa_check.records import Design, Outcome
+from sdpa_check.quantities import Case, Sample, quantity
+from sdpa_check.records import Design, Estimate, Outcome
 
 ROWS = Design(dk=16, keys=8)
 RULES = {name: scaling.parse(name) for name in ("none", "sqrt", "dk")}
@@ -35,12 +40,12 @@ def planned(checks, settings, monkeypatch=None, needs=None):
     if needs is not None:
         lead, rest, unplanned = needs
         found = Counter(lead), Counter(rest), set(unplanned)
-        monkeypatch.setattr(planning, "_needs", lambda *_: found)
+        monkeypatch.setattr(planning._Asked, "by_pilot", lambda asked, _: asked.settled(*found))
     return work, *planning.plan(work, design, checks, settings, len(checks))
 
 
 def test_a_number_of_samples_is_not_planned(monkeypatch):
-    monkeypatch.setattr(planning, "_needs", None)
+    monkeypatch.setattr(planning, "_Asked", None)
     work, chosen, blocks = planned(ASKED, Settings(samples=10**6))
     assert chosen is work
     assert (blocks - 1) * work.size < 10**6 <= blocks * work.size
@@ -92,11 +97,19 @@ def test_only_sweeps_and_nothing_to_plan():
     assert blocks == power.MIN_BLOCKS
 
 
+def counted(checks, total):
+    """What leads, what follows and what is not planned, from a pilot of the first length."""
+    work = works.work_of("rows", ROWS, checks, Settings())
+    pilot = dataclasses.replace(work.split(4), stream="pilot")
+    asked = planning._Asked(ROWS, checks, Settings(jobs=1), total, 4)
+    replicates = engine.run(pilot, seed=0, blocks=planning.PILOT_BLOCKS, jobs=1)
+    return asked.needs(Sample(work=pilot, replicates=replicates))
+
+
 def test_needs_are_counted_per_multiplier_and_sweeps_left_out():
     growth = Case(designs=(ROWS, Design(dk=64, keys=8)), scale=RULES["dk"])
     checks = [*ASKED[:2], Check(id="g", quantity="softmax.deficit_exponent", case=growth)]
-    work = works.work_of("rows", ROWS, checks, Settings())
-    lead, rest, unplanned = planning._needs(work.split(4), ROWS, checks, Settings(jobs=1), 3)
+    lead, rest, unplanned = counted(checks, 3)
     assert set(lead) == {0.25, 1.0}
     assert all(n > 0 for n in lead.values())
     assert not rest
@@ -111,9 +124,7 @@ def test_a_difference_of_two_multipliers_is_planned():
         asked = Check(
             id="d", quantity="softmax.entropy", case=either[0], versus=either[1], stated=(stated,)
         )
-        asked = dataclasses.replace(asked, band=0.001)
-        work = works.work_of("rows", ROWS, [asked], Settings())
-        return planning._needs(work.split(4), ROWS, [asked], Settings(jobs=1), 1)
+        return counted([dataclasses.replace(asked, band=0.001)], 1)
 
     lead, rest, unplanned = needs(0.0)
     assert not rest
@@ -163,14 +174,220 @@ def test_what_is_judged_by_quantiles_is_looked_at_in_full():
     assert [depth.closer for depth in work.depths] == [1]
 
 
-def test_the_pilot_has_a_stream_of_its_own(monkeypatch):
-    seen, run = [], engine.run
+@pytest.fixture
+def pilots(monkeypatch):
+    """Every pilot: its stream, its blocks, those that it went on from, its replicates and needs."""
+    seen, run, settled = [], engine.run, planning._Asked.settled
 
     def spy(work, **options):
-        seen.append((work.stream, options["blocks"]))
-        return run(work, **options)
+        first = options["start"].merged if options["start"] else 0
+        seen.append([work, options["blocks"], first, run(work, **options)])
+        return seen[-1][3]
+
+    def needs(asked, *found):
+        seen[-1].append(max(settled(asked, *found).values(), default=0))
+        return settled(asked, *found)
 
     monkeypatch.setattr(engine, "run", spy)
+    monkeypatch.setattr(planning._Asked, "settled", needs)
+    return seen
+
+
+def test_the_pilot_has_a_stream_of_its_own(pilots):
     work, _, _ = planned(ASKED, Settings(jobs=1, tolerance=0.1))
-    assert seen == [("pilot", planning.PILOT_BLOCKS)]
+    assert [(pilot.stream, blocks) for pilot, blocks, *_ in pilots] == [
+        ("pilot", planning.PILOT_BLOCKS)
+    ]
     assert work.stream == "main"
+
+
+DOTS = [check("dot.variance", Design(dk=16), None)]
+either = pytest.mark.parametrize("checks", [DOTS, ASKED[:2]], ids=["dot", "rows"])
+
+
+@either
+@pytest.mark.parametrize("tolerance", [0.1, 0.02, 0.01, 0.005, 0.002])
+def test_the_pilot_is_doubled_while_the_run_is_long(checks, tolerance, pilots):
+    work, chosen, blocks = planned(checks, Settings(jobs=1, tolerance=tolerance))
+    lengths = [length for _, length, *_ in pilots]
+    assert lengths == [planning.PILOT_BLOCKS * 2**i for i in range(len(lengths))]
+    assert [first for _, _, first, *_ in pilots] == [0, *lengths[:-1]]
+    *short, last = ((length, need) for _, length, _, _, need in pilots)
+    assert all(need > length**2 / 4 and 2 * length <= 256 for length, need in short)
+    assert last[1] <= last[0] ** 2 / 4 or last[0] == 256
+    ratio = chosen.size // work.split(4).size
+    assert blocks == math.ceil(last[1] / ratio)  # the last pilot alone says how long the run is
+
+
+@either
+def test_the_longer_the_run_the_longer_the_pilot(checks, pilots):
+    longest = []
+    for tolerance in (0.1, 0.01, 0.001):
+        pilots.clear()
+        planned(checks, Settings(jobs=1, tolerance=tolerance))
+        longest.append(pilots[-1][1])
+    assert longest[0] == planning.PILOT_BLOCKS < longest[1] < longest[2] == engine.MAX_REPLICATES
+
+
+@either
+def test_a_doubled_pilot_is_one_that_was_as_long_at_once(checks, pilots, monkeypatch):
+    settings = Settings(jobs=1, tolerance=0.002)
+    plan = planned(checks, settings)
+    assert len(pilots) > 2
+    doubled = [(work, replicates) for work, _, _, replicates, _ in pilots]
+    for work, found in doubled:
+        at_once = engine.run(work, seed=0, blocks=found.blocks, start=None)
+        assert found.blocks == found.count == at_once.blocks
+        assert found.sums.keys() == at_once.sums.keys()
+        for name, each in at_once.sums.items():
+            np.testing.assert_array_equal(found.sums[name], each, strict=True)
+    monkeypatch.setattr(planning, "PILOT_BLOCKS", doubled[-1][1].blocks)
+    pilots.clear()
+    assert planned(checks, settings) == plan
+    assert len(pilots) == 1
+
+
+def test_where_no_long_run_is_allowed_the_pilot_is_short(pilots, monkeypatch):
+    """A wanted precision sets no limit to the cost."""
+    (cost,) = {works.work_of("dot", Design(dk=16), DOTS, Settings()).cost}
+    for most, lengths in ((0, [16]), (250, [16, 32]), (10**9, [16, 32, 64, 128, 256])):
+        pilots.clear()
+        monkeypatch.setattr(planning, "WORK_LIMIT", most * cost)
+        _, _, blocks = planned(DOTS, Settings(jobs=1, tolerance=1e-3))
+        assert [length for _, length, *_ in pilots] == lengths
+        assert blocks == max(power.MIN_BLOCKS, min(most, pilots[-1][-1]))
+    monkeypatch.setattr(planning, "WORK_LIMIT", 0)
+    pilots.clear()
+    planned(DOTS, Settings(jobs=1, precision=1e-4))
+    assert pilots[-1][1] == engine.MAX_REPLICATES
+
+
+@pytest.mark.parametrize("pilot", [16, 32, 64, 128])
+def test_a_doubled_pilot_saves_more_than_it_costs(pilot):
+    """At the least length of the run for which it is doubled, by the blocks asked for on average.
+
+    The pilot draws as many blocks again, and the run is shorter by more than that.
+    """
+    for alpha, checks in ((1e-6, 1), (1e-6, 100), (0.05, 1)):
+
+        def asked(length, alpha=alpha, checks=checks):
+            se = 1 / math.sqrt(length)
+            return power.blocks_to_judge(
+                se, length, 1e-3, alpha=alpha, checks=checks, blocks=engine.LEAST_REPLICATES
+            )
+
+        saved = 1 - asked(2 * pilot) / asked(pilot)
+        assert saved * pilot**2 / planning._WORTH > pilot
+
+
+@pytest.mark.parametrize("total", [1, 8, 100])
+def test_doubling_keeps_the_promise(total):
+    """A true prediction ends inconclusive with probability β at most, however long the run.
+
+    A pilot that came out low is doubled less often: that selects, and must not cost more than the
+    formula for one pilot has to spare. The rule of `by_pilot` for many pilots at once, on normal
+    blocks of variance σ². Given pilot and run error, the value misses with an exact probability;
+    the mean of N of them is compared at a false-alarm rate of 1e-6 (z = 4.75, one-sided), seed
+    fixed.
+    """
+    g, n, beta = np.random.default_rng(6), 200_000, power.BETA
+    lengths = [planning.PILOT_BLOCKS]
+    while 2 * lengths[-1] <= engine.MAX_REPLICATES:
+        lengths.append(2 * lengths[-1])
+    squares = [g.chisquare(lengths[0] - 1, n)]
+    for length in lengths[:-1]:  # the blocks of a pilot are in the next one, with as many others
+        squares.append(squares[-1] + g.chisquare(length, n))
+
+    def factor(pilot, replicates):
+        asked = power.blocks_to_judge(
+            1.0, pilot, 1e-6, alpha=power.ALPHA, checks=total, blocks=replicates
+        )
+        return 1e-12 * asked / pilot
+
+    t = np.array(
+        [power.threshold(power.ALPHA, total, max(2, r)) for r in range(engine.MAX_REPLICATES + 1)]
+    )
+    for variance in np.geomspace(0.25, 100, 25):  # σ²/δ², of one block
+        need, open_ = np.zeros(n), np.ones(n, bool)
+        for length, square in zip(lengths, squares, strict=True):
+            error = variance * square / (length - 1)
+            few, many = (
+                np.ceil(error * factor(length, r))
+                for r in (power.MIN_BLOCKS, engine.LEAST_REPLICATES)
+            )
+            now = np.minimum(few, np.maximum(engine.LEAST_REPLICATES, many))
+            need[open_] = np.maximum(power.MIN_BLOCKS, now[open_])
+            open_ &= need > length**2 / planning._WORTH
+        each = np.ceil(need / engine.MAX_REPLICATES)
+        count = np.ceil(need / each).astype(int)
+        spread = np.sqrt(g.chisquare(count - 1) / (count - 1))
+        room = np.sqrt(each * count / variance) - t[count] * spread
+        miss = np.where(room > 0, 2 * stats.norm.sf(room), 1)
+        assert miss.mean() <= beta + 4.75 * miss.std() / math.sqrt(n)
+
+
+def of_error(se, blocks, value=16.0):
+    return Estimate(
+        value=value, se=se, lo=value - se, hi=value + se, level=0.95, blocks=blocks, samples=1000
+    )
+
+
+ERRORS = np.geomspace(1e-4, 1, 60).tolist()
+
+
+@pytest.mark.parametrize("ratio", [1, 4])
+@pytest.mark.parametrize("each", [1, 2])
+def test_the_t_quantile_is_that_of_a_run_with_no_more_replicates(ratio, each):
+    """A number may be made of several blocks each time; it then has fewer degrees of freedom.
+
+    It needs the blocks that its error takes all the same: the error is that of the whole pilot.
+    """
+    pilot, (variance,) = 32, DOTS
+    asked = planning._Asked(variance.case.designs[0], DOTS, Settings(), 5, ratio)
+    needs = []
+    for se in ERRORS:
+        found = asked.needed(variance, quantity("dot.variance"), of_error(se, pilot // each), pilot)
+        few, many = (
+            power.blocks_to_judge(
+                se, pilot, 0.16, alpha=power.ALPHA, checks=5, blocks=replicates // each
+            )
+            for replicates in (power.MIN_BLOCKS, engine.LEAST_REPLICATES)
+        )
+        assert many <= found <= few
+        if found < few:  # full blocks, each worth `ratio` of the pilot's
+            run = engine.State(engine.whole(math.ceil(found / ratio)))
+            assert run.count >= engine.LEAST_REPLICATES
+            assert found == max(many, ratio * engine.LEAST_REPLICATES)
+        else:
+            assert found <= ratio * engine.LEAST_REPLICATES
+        needs.append(found)
+    assert needs == sorted(needs)
+    assert needs[0] < power.MIN_BLOCKS
+    assert needs[-1] > 100 * engine.LEAST_REPLICATES
+
+
+def test_a_wanted_precision_is_that_of_the_whole_pilot():
+    (variance,) = DOTS
+    settings = Settings(precision=0.001)
+    asked = planning._Asked(variance.case.designs[0], DOTS, settings, 1, 1)
+    whole, half = (
+        asked.needed(variance, quantity("dot.variance"), of_error(0.1, blocks), 32)
+        for blocks in (32, 16)
+    )
+    assert whole == half == power.blocks_needed(0.1, 32, 0.016)
+
+
+def test_the_distance_from_normal_is_planned_by_all_blocks(pilots):
+    """It is found on two halves of the blocks, whose error is that of all of them."""
+    (asked,) = checks = [check("dot.normal_distance", Design(dk=4), None)]
+    _, _, blocks = planned(checks, Settings(jobs=1, tolerance=0.003))
+    work, length, _, replicates, _ = pilots[-1]
+    distance = quantity("dot.normal_distance")
+    found = distance.estimate(asked.case, (Sample(work=work, replicates=replicates),))
+    assert (found.blocks, replicates.count) == (length // 2, length)
+    band = asked.band_for(distance, asked.prediction(distance), 0.003)
+    halves = engine.LEAST_REPLICATES // 2
+    right = power.blocks_to_judge(
+        found.se, length, band, alpha=power.ALPHA, checks=1, blocks=halves
+    )
+    assert blocks == right > engine.LEAST_REPLICATES

@@ -53,6 +53,14 @@ def test_the_stream_is_the_documented_one():
     assert "sha256" in rng.GENERATOR
 
 
+def test_more_experiments_than_are_remembered():
+    """Their words are kept for the next block; no experiment gets those of another."""
+    experiments = [f"experiment {i}" for i in range(200)]
+    streams = [first(7, each, 0) for each in experiments]
+    assert len({tuple(each) for each in streams}) == len(experiments)
+    assert [first(7, each, 0) for each in reversed(experiments)] == streams[::-1]
+
+
 def test_blocks_are_uncorrelated():
     """Neighbouring streams: 64 correlations of n normals, each N(0, 1/n) up to O(1/n).
 

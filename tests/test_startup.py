@@ -34,8 +34,18 @@ ALWAYS = {
 MEASURING = ALWAYS | {
     f"sdpa_check.{name}"
     for name in (
-        *("checkpoint", "checks", "engine", "environment", "estimates", "experiment", "histogram"),
-        *("inputs", "planning", "power", "records", "rng", "sampling", "student", "verdict"),
+        *("checkpoint", "checks", "engine", "environment", "estimates", "experiment", "forked"),
+        *(
+            "histogram",
+            "inputs",
+            "planning",
+            "power",
+            "records",
+            "rng",
+            "sampling",
+            "student",
+            "verdict",
+        ),
         *("works", "cli.measure", "cli.options", "cli.output"),
         *("distributions", "distributions.base", "distributions.dependence"),
         *("distributions.gaussian", "logits", "logits.scaling"),

@@ -12,7 +12,7 @@ from sdpa_check.errors import (
     EXIT_CRASH,
     EXIT_STOPPED,
     EXIT_USAGE,
-    LostClusterError,
+    LostWorkersError,
     SdpaCheckError,
 )
 
@@ -50,7 +50,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _explained(error: Exception) -> tuple[str, int]:
     """One line for the user, and the exit code."""
-    if isinstance(error, LostClusterError):
+    if isinstance(error, LostWorkersError):
         return str(error), EXIT_CRASH
     if isinstance(error, SdpaCheckError):
         return str(error), EXIT_USAGE

@@ -104,7 +104,7 @@ class Law:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """How many samples are drawn, from which seed, on how many threads, and how they are judged."""
+    """How many samples are drawn, from which seed, by how many workers, and how they are judged."""
 
     precision: Annotated[
         str | None,
@@ -129,7 +129,7 @@ class Sampling:
         str,
         typer.Option(metavar="N", help="Root seed, or 'random'."),
     ] = "0"
-    jobs: Annotated[int | None, typer.Option(help="Threads; default: all cores.")] = None
+    jobs: Annotated[int | None, typer.Option(help="Worker processes; default: all cores.")] = None
     cluster: Annotated[
         str | None,
         typer.Option(

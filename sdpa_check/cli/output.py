@@ -14,7 +14,7 @@ import typer
 
 from sdpa_check.cli.options import FORMATS, Output
 from sdpa_check.cli.stopping import StoppedRun, stoppable
-from sdpa_check.errors import ClusterWarning, InputError, LostClusterError, unknown_name
+from sdpa_check.errors import ClusterWarning, InputError, LostWorkersError, unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -90,7 +90,7 @@ def _computed(
     progress = Progress(quiet=options.quiet)
     try:
         return compute({"progress": progress, "checkpoint": checkpoint})
-    except (KeyboardInterrupt, LostClusterError) as error:
+    except (KeyboardInterrupt, LostWorkersError) as error:
         if checkpoint.empty or not options.save:
             raise
         from sdpa_check.checkpoint import FILE
@@ -99,7 +99,7 @@ def _computed(
         save(directory, {FILE: checkpoint.dumps()})
         if isinstance(error, KeyboardInterrupt):  # while rows were judged
             raise StoppedRun(_kept(directory), quiet=options.quiet) from error
-        raise LostClusterError(f"{error}; {_kept(directory)}") from error
+        raise LostWorkersError(f"{error}; {_kept(directory)}") from error
     finally:
         progress.close()
 
@@ -224,13 +224,14 @@ class Progress:
     PATIENCE = 0.7
     PERIOD = 1.0  # seconds between two estimates, or as many as keep their cost below 1/SHARE
     SHARE = 10
+    REDRAWN = 0.1  # seconds between two looks of the bar alone
 
     def __init__(self, *, quiet: bool) -> None:
         self._shown = not quiet and sys.stderr.isatty()
         self._start = time.perf_counter()
         self._bar: Bar | None = None
         self._last = ("", 0)
-        self._due = 0.0
+        self._due = self._drawn = 0.0
 
     def __call__(self, label: str, done: int, total: int, current: Current) -> None:
         """Note that `done` of `total` blocks of the design `label` are finished."""
@@ -243,7 +244,8 @@ class Progress:
 
             from sdpa_check.report import rows  # noqa: F401 - else the first number pays for it
 
-            self._bar = Bar(console=Console(stderr=True), transient=True)
+            # It draws when it is told to: with a thread of its own no worker could be forked.
+            self._bar = Bar(console=Console(stderr=True), transient=True, auto_refresh=False)
             self._task = self._bar.add_task("", total=None)
             self._bar.start()
         before, self._last = self._last, (label, done)
@@ -251,7 +253,9 @@ class Progress:
             self._bar.reset(self._task, total=total, completed=done, description=label)
             self._due = 0.0
         if now < self._due:
-            self._bar.update(self._task, completed=done)
+            redraw = now - self._drawn > self.REDRAWN
+            self._drawn = now if redraw else self._drawn
+            self._bar.update(self._task, completed=done, refresh=redraw)
             return
         found = current()
         spent = time.perf_counter() - now

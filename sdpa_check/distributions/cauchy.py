@@ -41,11 +41,21 @@ class Cauchy(Law):
         return 1.0
 
     def fill(self, rng: Generator, out: FloatArray) -> None:
-        """Draw tan(π(U − ½)), the inverse of the distribution function.
+        """Draw tan(π(U − ½)) in float64, and cot(πU), U uniform in ±½, in float32.
 
-        U has 53 random bits for either dtype: 24 would end the tail at 2²⁴/π.
+        Either is the inverse of a distribution function. In float32 the pole lies at U = 0, where
+        the dtype is finest, and U has 63 random bits: 24 would end the tail at 2²⁴/π.
         """
-        angle = rng.random(out.size)
-        angle -= 0.5
-        angle *= math.pi
-        np.tan(angle, out=out, casting="same_kind")
+        if out.dtype == np.float64:
+            rng.random(out=out)
+            out -= 0.5
+            out *= math.pi
+            np.tan(out, out=out)
+            return
+        bits = rng.bit_generator.random_raw(out.size).view(np.int64)
+        bits |= 1  # never 0, and as often negative as positive
+        angle = bits.astype(np.float32)
+        angle *= math.pi / 2**64
+        np.cos(angle, out=out)
+        np.sin(angle, out=angle)
+        out /= angle

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -92,6 +93,7 @@ class Dependence:
         return InputError(_OPTION, f"{self.kind}:{self.rho!r}", f"{self.kind} with {valid}")
 
 
+@lru_cache(maxsize=64)
 def parse(text: str) -> Dependence:
     """Read ``none``, ``ar1:ρ``, ``equi:ρ`` or ``qk:ρ``.
 

@@ -20,6 +20,12 @@ SMALLEST_DF = 0.1
 SMALLEST_DF_FLOAT32 = 0.5
 """The same limit for draws in float32: here P(|X| > 3.4e38) is 5e-20, at df = 0.1 it is 1e-4."""
 
+LARGEST_DF_FLOAT32 = 32
+"""From df = 1 to here R² is drawn in float32: its relative error is about 6e-8 · ν/(2E), or 1e-6.
+
+Below 1 it could pass the largest float32.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class StudentT(Law):
@@ -73,25 +79,41 @@ class StudentT(Law):
         if out.dtype == np.float32 and self.df < SMALLEST_DF_FLOAT32:
             want = f"df ≥ {SMALLEST_DF_FLOAT32} in float32"
             raise InputError("--df", self.df, want, "draw in float64")
-        # The radius carries the tail and needs float64: 24 random bits would end it at 2^(24/ν).
-        # expm1 keeps ν = 1e6 and beyond exact, where e^(2E/ν) − 1 would lose all digits.
-        radius = rng.standard_exponential(out.size)
-        radius *= 2 / self.df
-        np.expm1(radius, out=radius)
-        radius *= self.df
-        np.sqrt(radius, out=radius)
+        radius = self._radius(rng, out)
         _fill_cosine(rng, out)
         np.multiply(out, radius, out=out, casting="same_kind")
 
+    def _radius(self, rng: Generator, like: FloatArray) -> FloatArray:
+        """Draw R, which carries the tail.
+
+        In float32 E ends at 24.3, which one draw in 4e10 would pass: R has a tail that far. The
+        difference e^(2E/ν) − 1 loses digits as ν grows, and then is left to expm1 in float64.
+        """
+        single = like.dtype == np.float32 and 1 <= self.df <= LARGEST_DF_FLOAT32
+        radius = rng.standard_exponential(like.size, dtype=np.float32 if single else np.float64)
+        radius *= 2 / self.df
+        if single:
+            np.exp(radius, out=radius)
+            radius -= 1
+        else:
+            np.expm1(radius, out=radius)
+        radius *= self.df
+        return np.sqrt(radius, out=radius)
+
 
 def _fill_cosine(rng: Generator, out: FloatArray) -> None:
-    """Draw cos θ for θ uniform on the circle, as 2/(1 + tan²(θ/2)) − 1.
+    """Draw cos θ for θ uniform on the circle.
 
-    NumPy has a vector tangent for both precisions but no vector cosine in float64: there this form
-    is three times faster. Its absolute error is that of rounding θ, a few units of the dtype.
+    NumPy has a vector cosine for float32. For float64 it has none, but on some processors a vector
+    tangent: 2/(1 + tan²(θ/2)) − 1 is three times faster there, and nowhere slower. Its absolute
+    error is that of rounding θ, a few units of the dtype.
     """
     rng.random(dtype=out.dtype, out=out)
     out -= 0.5
+    if out.dtype == np.float32:
+        out *= 2 * math.pi
+        np.cos(out, out=out)
+        return
     out *= math.pi
     np.tan(out, out=out)
     np.square(out, out=out)

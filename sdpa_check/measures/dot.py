@@ -80,16 +80,9 @@ class DotWork:
     def tiling(self) -> tuple[int, int]:
         """(r, groups): the tile is `groups` squares of r × r pairs, no two of which share a vector.
 
-        Up to r ≈ 2d pairs that share vectors are worth as much as independent ones for the fourth
-        moment, d being the effective dimension; much larger squares would spend scores without
-        gaining precision. Where nothing but scores is wanted a square of 8d still gains more than
-        it costs, for drawing is most of the work. Under heavy tails the vectors differ more from
-        each other, and smaller squares bring in more of them.
+        r is that of `tile_side`, or all vectors where they are fewer.
         """
-        d, alone = scores.effective_dimension(self.design), "powers" not in self.parts
-        most = 64 if _heavy(self.design) else 512 if alone else 256
-        times = 8 if alone and not _heavy(self.design) else 2
-        side = min(self.vectors, max(8, 1 << (times * d - 1).bit_length()), most)
+        side = min(self.vectors, tile_side(self.design, self.parts))
         return side, max(1, min(self.vectors // side, _TILE_SCORES // (side * side)))
 
     @property
@@ -152,19 +145,41 @@ def block_vectors(design: Design, pairs: int | None = None, parts: tuple[str, ..
 
     The variance of a block's Σs² is about (4/n)/d + 2/n² of its square, d being the effective
     dimension, so n·d is held near 2^16 where Gram matrices are used; elsewhere n = 256 balances
-    drawing against multiplying, and n = 512 where nothing but scores is wanted. With `pairs`, the
-    wanted number of pairs in a block, the block is no larger than that.
+    drawing against multiplying, and n = 512 where nothing but scores is wanted. Blocks of dependent
+    components hold no more vectors than their tile. With `pairs`, the wanted number of pairs in a
+    block, the block is no larger than that.
     """
     n = 256 if "powers" in parts else 512
     if by_gram(design, parts):
-        n = max((1 << 16) // scores.effective_dimension(design), 1024)
+        d = scores.effective_dimension(design)
+        n = max((1 << 16) // d, 1024)
         n = min(n, max(1024, (1 << 19) // design.dk))
+        if d < design.dk:
+            n = min(n, _TILE_SCORES // tile_side(design, parts))
     elif _heavy(design):
         n = max(256, min(1024, (1 << 18) // design.dk))
     n = 1 << (n.bit_length() - 1)
     if pairs is not None:
         n = min(n, 1 << max(1, math.isqrt(pairs).bit_length() - 1))
     return n
+
+
+def tile_side(design: Design, parts: tuple[str, ...] = PARTS) -> int:
+    """How many queries, and as many keys, share their pairs in a tile, a power of two.
+
+    Up to about 2d pairs that share vectors are worth as much as independent ones for the fourth
+    moment, d being the effective dimension; much larger squares would spend scores without gaining
+    precision. Where components depend on each other, drawing d_k of them tells of few: then a side
+    of 8√d_k is best (at d_k = 64 it beats 8 by a factor of 2 to 3), as the best side grows with the
+    root of what drawing a vector costs beside a score. Where nothing but scores is wanted a square
+    of 8d still gains more than it costs, for drawing is most of the work. Under heavy tails the
+    vectors differ more from each other, and smaller squares bring in more of them.
+    """
+    d = scores.effective_dimension(design)
+    alone, heavy = "powers" not in parts, _heavy(design)
+    least = 8 if d == design.dk else math.isqrt(64 * design.dk)
+    side = max(least, (8 if alone and not heavy else 2) * d)
+    return min(1 << (side - 1).bit_length(), 64 if heavy else 512 if alone else 256)
 
 
 def _heavy(design: Design) -> bool:

@@ -40,7 +40,7 @@ def effective_dimension(design: Design) -> int:
 
 def precision(design: Design) -> type[np.floating[Any]]:
     """The dtype to draw in: float32, or float64 where a mean or a heavy tail needs its range."""
-    heavy = tail_index(design) <= 2
+    heavy = tail_index(design) < 1
     return np.float64 if heavy or design.query.mean or design.key.mean else np.float32
 
 

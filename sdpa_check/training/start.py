@@ -97,7 +97,7 @@ def start_losses(
         multipliers: c of each scaling.
         wanted_se: relative standard error that every loss shall have.
         seed: root seed.
-        jobs: threads; None for the cores present.
+        jobs: workers; None for the cores present.
         executor: where blocks run instead.
     """
 

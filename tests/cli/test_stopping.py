@@ -16,7 +16,7 @@ import sdpa_check
 from sdpa_check.checkpoint import FILE, Checkpoint
 from sdpa_check.cli.output import Progress
 from sdpa_check.cli.stopping import stoppable
-from sdpa_check.errors import LostClusterError
+from sdpa_check.errors import LostWorkersError
 from sdpa_check.report import record
 
 RUN = {"run.json", "table.csv", "table.md"}
@@ -288,7 +288,7 @@ def test_there_must_be_something_to_resume(invoke, command):
 
 def test_a_lost_cluster_leaves_the_state(invoke, stop):
     whole = invoke(f"{VARIANCE} --no-save").numbers()
-    stop(70, LostClusterError)
+    stop(70, LostWorkersError)
     result = invoke(f"{VARIANCE} --out here")
     assert (result.code, result.out) == (1, "")
     assert "what was measured is in here, --resume goes on" in result.err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pytest
@@ -80,6 +81,19 @@ def test_canonical_text(text, canonical):
 def test_equal_dependences_have_one_text():
     assert str(Dependence("equi", 1)) == str(Dependence("equi", 1.0))
     assert str(Dependence("qk", -0.0)) == str(Dependence("qk", 0.0))
+
+
+def test_what_is_parsed_may_be_shared():
+    """The same text gives the same object, which nobody can change; a refusal is not remembered."""
+    shared = parse("ar1:0.5")
+    with pytest.raises(FrozenInstanceError):
+        shared.rho = 0.9
+    texts = [f"equi:{i / 1000!r}" for i in range(200)]
+    for text in (*texts, *texts[::-1]):
+        assert str(parse(text)) == text
+    for _ in range(2):
+        with pytest.raises(InputError):
+            parse("ar1:1")
 
 
 def test_only_qk_joins_query_and_key():

@@ -19,7 +19,10 @@ from sdpa_check.distributions.gaussian import Gaussian
 from sdpa_check.distributions.laplace import Laplace
 from sdpa_check.distributions.mixture import Mixture
 from sdpa_check.distributions.rademacher import Rademacher
-from sdpa_check.distributions.student_t import StudentT
+from sdpa_check.distributions.student_t import (
+    LARGEST_DF_FLOAT32,
+    StudentT,
+)
 from sdpa_check.distributions.uniform import Uniform
 from sdpa_check.errors import InputError
 
@@ -32,7 +35,8 @@ LIGHT = [Gaussian(), Uniform(), Rademacher(), Laplace(), Mixture()]
 CONTINUOUS = [
     *(each for each in LIGHT if each.name != "rademacher"),
     Cauchy(),
-    *map(StudentT, (0.5, 1.0, 2.0, 3.0, 4.5, 30.0, 1e6, 1e12)),
+    *map(StudentT, (0.5, 1.0, 1.5, 2.0, 3.0, 4.5, 30.0)),
+    *map(StudentT, (LARGEST_DF_FLOAT32, LARGEST_DF_FLOAT32 + 1, 1e6, 1e12)),
 ]
 PRECISIONS = [np.float32, np.float64]
 
@@ -238,49 +242,180 @@ def test_kurtosis_of_the_named_laws():
 
 
 class Scripted:
-    """A generator whose float64 draws are given and whose draws of the target dtype are 0.
+    """A generator whose draws are given, each in the one precision in which it may be asked for.
 
-    A draw that is allocated by the generator but not in float64 fits no signature and fails: the
-    variable that carries the tail must have more than 24 random bits.
+    Whether a variable has enough random bits to carry its tail is a matter of how it is drawn: a
+    draw of another kind or another dtype fails.
     """
 
-    def __init__(self, given):
-        self.given = np.array(given)
+    def __init__(self, *, exponentials=None, uniforms=None, raw=None):
+        self.exponentials, self.uniforms, self.raw = exponentials, uniforms, raw
 
-    def standard_exponential(self, size):
-        assert size == self.given.size
-        return self.given.copy()
+    def standard_exponential(self, size, dtype=np.float64):
+        assert self.exponentials.shape == (size,)
+        assert self.exponentials.dtype == dtype
+        return self.exponentials.copy()
 
-    def random(self, size=None, *, dtype=None, out=None):
-        if out is None:
-            assert dtype is None
-            return self.standard_exponential(size)
-        out[:] = 0
+    def random(self, *, dtype=np.float64, out):
+        assert out.dtype == dtype
+        out[:] = self.uniforms
         return out
 
+    @property
+    def bit_generator(self):
+        return self
+
+    def random_raw(self, size):
+        assert self.raw.shape == (size,)
+        return self.raw.copy()
+
+
+def in_single(df, dtype):
+    """Whether the radius of t is drawn in float32."""
+    return dtype is np.float32 and 1 <= df <= LARGEST_DF_FLOAT32
+
+
+def off(e, df, dtype):
+    """How far the E that belongs to a radius may be off, where the one that was drawn is e.
+
+    The dtype of the result rounds R, which moves E by eps·E at most, and roundings of the way
+    there by a few times as much. In float32 e^(2E/ν) is off by eps (2E/ν + 3): two roundings of
+    2E/ν, and an exponential good to 3 units. Its size cancels in the E that belongs to it, which is
+    off by ν/2 times as much; with 5 more roundings of R² itself, by eps (E + 3ν) at most.
+    """
+    eps = np.finfo(dtype).eps
+    return eps * (e + 3 * df) if in_single(df, dtype) else 8 * eps * e
+
+
+DFS = [0.5, 1.0, 1.5, 3.0, LARGEST_DF_FLOAT32, LARGEST_DF_FLOAT32 + 1, 1e6, 1e12]
+
 
 @both_precisions
-@pytest.mark.parametrize("df", [0.5, 1.0, 3.0, 1e6, 1e12])
+@pytest.mark.parametrize("df", DFS)
 def test_radius_of_t_is_exact_from_the_centre_to_the_far_tail(df, dtype):
-    exponentials = [1e-12, 1e-6, 0.1, 1.0, 10.0, 40.0]
-    out = np.empty(len(exponentials), dtype)
-    StudentT(df).fill(Scripted(exponentials), out)  # and the cosine is −1
-    assert (out < 0).all()
-    # R exceeds r with probability (1 + r²/ν)^(−ν/2), and E exceeds e with probability e^−e. Seen
-    # from R, a relative error in E is at most twice that of R, which rounding to dtype makes.
+    single = in_single(df, dtype)
+    given = [1e-12, 1e-6, 0.1, 1.0, 10.0, 22.0 if single else 40.0]
+    given = np.array(given, np.float32 if single else np.float64)
+    out = np.empty(len(given), dtype)
+    StudentT(df).fill(Scripted(exponentials=given, uniforms=0), out)
+    assert (out <= 0).all()  # the cosine is −1
+    assert (out < 0)[given > off(given, df, dtype)].all()
+    # R exceeds r with probability (1 + r²/ν)^(−ν/2), and E exceeds e with probability e^−e.
     back = np.log1p(out.astype(np.float64) ** 2 / df) * df / 2
-    np.testing.assert_allclose(back, exponentials, rtol=8 * np.finfo(dtype).eps)
+    assert (np.abs(back - given) <= off(given.astype(np.float64), df, dtype)).all()
 
 
 @both_precisions
-def test_cauchy_inverts_its_distribution_function_out_to_the_far_tail(dtype):
+@pytest.mark.parametrize("df", DFS)
+def test_t_is_its_formula_in_float64(df, dtype):
+    """With the angle: its rounding and those of the cosine come to 12 eps at most.
+
+    Of the angle π eps. In float64 the tangent is good to 4 units, of which 2/(1 + tan²) makes 4 eps
+    at most, and there are four more roundings of numbers up to 2; a cosine in float32 is good to 2.
+    """
+    g, single = generator(7), in_single(df, dtype)
+    e = g.standard_exponential(N, np.float32 if single else np.float64)
+    u = np.concatenate([[0, 0.25, 0.5, 0.75, 1 - 2.0**-24], g.random(N - 5, np.float32)])
+    out = np.empty(N, dtype)
+    StudentT(df).fill(Scripted(exponentials=e, uniforms=u), out)
+    e, eps = e.astype(np.float64), np.finfo(dtype).eps
+    radius = np.sqrt(df * np.expm1(2 * e / df))
+    right = radius * np.cos(2 * math.pi * (u - 0.5))
+    # dR/dE = R/(ν (1 − e^(−2E/ν)))
+    moved = off(e, df, dtype) * radius / (df * -np.expm1(-2 * e / df))
+    assert (np.abs(out - right) <= moved + 12 * eps * radius).all()
+
+
+@pytest.mark.parametrize(
+    "df",
+    [
+        1.0,
+        LARGEST_DF_FLOAT32,
+    ],
+)
+def test_no_float32_exponential_is_too_large_for_t(df):
+    given = np.array([24.34], np.float32)  # numpy's largest: 7.697 + 24 ln 2
+    out = np.empty(1, np.float32)
+    StudentT(df).fill(Scripted(exponentials=given, uniforms=0), out)
+    assert np.isfinite(out).all()
+
+
+def test_float32_exponentials_have_a_tail_of_more_than_24_bits():
+    """The radius of t relies on it.
+
+    Of 10⁷ draws 450 are beyond 10. An inverse of 24 random bits has 761 numbers there, and 110 of
+    the draws would repeat another. Of the 1.7 million that there are, two are equal in 6 % of such
+    tests, and 20 pairs are with a probability below 1e-40.
+    """
+    from scipy import stats
+
+    x = generator(8).standard_exponential(10**7, np.float32)
+    far = x[x > 10]
+    assert stats.binomtest(len(far), len(x), math.exp(-10)).pvalue > ALPHA
+    assert len(np.unique(far)) > len(far) - 20
+
+
+def test_cauchy_inverts_its_distribution_function_out_to_the_far_tail():
     level = np.array([2.0**-40, 2.0**-20, 0.1, 0.25, 0.75])
-    out = np.empty(len(level), dtype)
-    Cauchy().fill(Scripted(level), out)
+    out = np.empty(len(level))
+    Cauchy().fill(Scripted(uniforms=level), out)
     # Rounding π(u − ½) near −π/2 moves a quantile by eps/u of itself.
-    moved = np.finfo(float).eps / level
+    eps = np.finfo(float).eps
     right = -1 / np.tan(math.pi * level)
-    assert (np.abs(out / right - 1) <= moved + 4 * np.finfo(dtype).eps).all()
+    assert (np.abs(out / right - 1) <= eps / level + 4 * eps).all()
+
+
+POWERS = [sign * 2**i + add for i in range(63) for sign in (-1, 1) for add in (-1, 0, 1)]
+RAW = np.array([*POWERS, -(2**63), 1 - 2**63, 2**63 - 1])
+"""Raw bits as signed numbers: none set, all set, every size with both signs."""
+
+
+def cauchy_in_float32(raw):
+    out = np.empty(len(raw), np.float32)
+    Cauchy().fill(Scripted(raw=raw.view(np.uint64)), out)
+    return out
+
+
+def test_cauchy_in_float32_inverts_its_distribution_function_from_centre_to_pole():
+    """Every 64 bits that a generator can return give a number, the cotangent of an angle."""
+    raw = np.concatenate([RAW, generator(9).bit_generator.random_raw(N).view(np.int64)])
+    out = cauchy_in_float32(raw)
+    assert np.isfinite(out).all()
+    assert cauchy_in_float32(np.array([0, -1])).tolist() == [largest := out.max(), -largest]
+    assert abs(largest / (2.0**64 / math.pi) - 1) < 2.0**-22
+    assert np.isfinite(largest * largest)  # a query's and a key's may meet
+    angle = math.pi * (raw | 1).astype(np.float64) / 2.0**64
+    right = 1 / np.tan(angle)
+    # Three roundings of the angle, and what a cotangent makes of them; sine and cosine are good to
+    # 2 units.
+    eps = np.finfo(np.float32).eps
+    moved = 1.5 * eps * np.abs(angle) / np.sin(angle) ** 2
+    assert (np.abs(out - right) <= moved + 4.5 * eps * np.abs(right)).all()
+
+
+def test_cauchy_in_float32_is_symmetric():
+    """The bits of a number and those of its opposite are as likely: both are odd."""
+    odd = RAW | 1
+    np.testing.assert_array_equal(cauchy_in_float32(odd), -cauchy_in_float32(-odd))
+    even = odd - 1
+    np.testing.assert_array_equal(cauchy_in_float32(even), cauchy_in_float32(odd))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("bits", [40, 30])
+def test_the_tail_of_cauchy_in_float32_has_more_than_24_bits(bits, sign):
+    """Beyond 2²⁴/π, where U is below 2⁻²⁴ and has `bits` bits left, the law is still exact.
+
+    Given that U is below a bound, it is uniform there.
+    """
+    from scipy import stats
+
+    raw = sign * generator(10).integers(0, 2**bits, N)
+    x = sign * cauchy_in_float32(raw).astype(np.float64)
+    assert x.min() > 2**24 / math.pi
+    u = np.arctan(1 / x) / math.pi * 2.0 ** (64 - bits)
+    assert stats.kstest(u, "uniform").pvalue > ALPHA
+    assert len(np.unique(x)) > N / 2
 
 
 def test_smallest_df_stays_finite_in_float64():

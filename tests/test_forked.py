@@ -1,0 +1,272 @@
+"""Forked workers: the same numbers, errors that arrive, and no process that outlives its run.
+
+Every case runs in a Python of its own, as only a process of one thread is forked.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux only")
+
+SECONDS = 60  # until a case counts as hanging
+ENVIRONMENT = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+SQUARES = """
+    import os, signal, sys, time
+    from sdpa_check import forked
+
+    def square(first, stop):
+        return {"square": first * first}
+
+    spans = [(i, i + 1) for i in range(50)]
+"""
+
+
+def script(code):
+    return [sys.executable, "-c", textwrap.dedent(SQUARES) + textwrap.dedent(code)]
+
+
+def alone(code):
+    """What a script prints, without the last line end."""
+    done = subprocess.run(
+        script(code), capture_output=True, text=True, timeout=SECONDS, env=ENVIRONMENT, check=False
+    )
+    assert not done.stderr, done.stderr
+    assert done.returncode == 0
+    return done.stdout.rstrip("\n")
+
+
+def exists(pid):
+    """Whether a process runs; one that has ended and waits for its parent does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def gone(pids):
+    deadline = time.monotonic() + SECONDS
+    while any(map(exists, pids)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not any(map(exists, pids))
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5])
+def test_results_come_in_order_from_other_processes(workers):
+    found = alone(f"""
+        def slow(first, stop):
+            time.sleep(0.01 * (first % 3 == 0))
+            return (first * first, os.getpid())
+        results = list(forked.in_order(slow, iter(spans), {workers}))
+        assert [span for span, _ in results] == spans
+        assert [square for _, (square, _) in results] == [i * i for i in range(50)]
+        pids = {{pid for _, (_, pid) in results}}
+        assert os.getpid() not in pids
+        print(len(pids))
+    """)
+    assert int(found) == workers
+
+
+def test_the_numbers_are_those_of_one_process():
+    """Bit for bit, for sums of every kind and type, and whatever was merged before."""
+    assert (
+        alone("""
+        import numpy as np
+        from sdpa_check import engine
+        from sdpa_check.measures.dot import DotWork
+        from sdpa_check.measures.rows import RowsShape, RowsWork
+        from sdpa_check.records import Design
+        assert forked.possible()
+        engine.LONG, engine.available_cores = 0, lambda: 2
+        calls, in_order = [], forked.in_order
+        forked.in_order = lambda *args: calls.append(args[2]) or in_order(*args)
+        rows = RowsWork(Design(dk=8, keys=8), (0.3, 1.0), RowsShape(2, 4, 1))
+        rows = rows.with_grids(np.random.default_rng(1))
+        for work in (DotWork(Design(dk=8), 64), rows):
+            for blocks in (3, 70, 600):
+                one = engine.run(work, seed=1, blocks=blocks, jobs=1)
+                two = engine.run(work, seed=1, blocks=blocks, jobs=2)
+                assert one.sums.keys() == two.sums.keys()
+                for name, each in one.sums.items():
+                    assert each.dtype == two.sums[name].dtype, name
+                    assert np.array_equal(each, two.sums[name]), name
+        print(calls == [2] * 6)
+    """)
+        == "True"
+    )
+
+
+def test_a_short_run_is_not_forked():
+    assert (
+        alone("""
+        from sdpa_check import engine
+        from sdpa_check.measures.dot import DotWork
+        from sdpa_check.records import Design
+        def never(*_): raise AssertionError
+        forked.in_order = never
+        engine.run(DotWork(Design(dk=4), 8), seed=1, blocks=4, jobs=2)
+        print("done")
+    """)
+        == "done"
+    )
+
+
+def test_a_process_with_a_thread_is_not_forked():
+    assert (
+        alone("""
+        import threading
+        before, event = forked.possible(), threading.Event()
+        thread = threading.Thread(target=event.wait)
+        thread.start()
+        during = forked.possible()
+        event.set()
+        print(before, during)
+    """)
+        == "True False"
+    )
+
+
+def test_spans_are_taken_as_they_are_needed():
+    """No more than a few results per worker wait for an earlier one."""
+    found = alone("""
+        taken = []
+        def counted():
+            for i in range(200):
+                taken.append(i)
+                yield (i, i + 1)
+        def first_is_slow(first, stop):
+            time.sleep(0.5 * (first == 0))
+            return first
+        results = forked.in_order(first_is_slow, counted(), 2)
+        next(results)
+        print(len(taken))
+        assert [r for _, r in results] == list(range(1, 200))
+    """)
+    assert int(found) <= 8  # 2 workers × forked.WAITING
+
+
+def test_an_error_arrives_as_it_is():
+    assert (
+        alone("""
+        from sdpa_check.errors import InputError
+        def broken(first, stop):
+            if first == 7:
+                raise InputError("--dk", 3, "another one", "try")
+            return first
+        got = []
+        try:
+            for _, result in forked.in_order(broken, iter(spans), 2):
+                got.append(result)
+        except InputError as error:
+            print(got == list(range(len(got))) and len(got) <= 7, error)
+    """)
+        == "True --dk: got 3, want another one; try"
+    )
+
+
+def test_an_error_that_cannot_travel_is_told():
+    assert (
+        alone("""
+        class Odd(Exception):
+            def __init__(self, a, b): super().__init__(a + b)
+        def broken(first, stop):
+            raise Odd("so ", "odd")
+        try:
+            list(forked.in_order(broken, iter(spans), 2))
+        except RuntimeError as error:
+            print(error)
+    """)
+        == "Odd: so odd"
+    )
+
+
+def test_a_killed_worker_ends_the_run():
+    assert alone("""
+        from sdpa_check.errors import LostWorkersError
+        def killed(first, stop):
+            if first == 9:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return first
+        try:
+            list(forked.in_order(killed, iter(spans), 2))
+        except LostWorkersError as error:
+            print(error)
+        try:
+            os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            print("none left")
+    """).splitlines() == [
+        "a worker process was killed by signal 9; fewer --jobs take less memory",
+        "none left",
+    ]
+
+
+def test_workers_end_with_the_generator():
+    """Whether it is left early or an error comes from outside, though they sleep."""
+    assert alone("""
+        def sleepy(first, stop):
+            time.sleep(60 * (first > 4))
+            return first
+        results = forked.in_order(sleepy, iter(spans), 2)
+        assert [next(results)[1] for _ in range(3)] == [0, 1, 2]
+        results.close()
+        try:
+            os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            print("none left")
+        print(len(os.listdir("/proc/self/fd")))
+        forked_again = list(forked.in_order(square, iter(spans), 2))
+        print(len(os.listdir("/proc/self/fd")), len(forked_again))
+    """).split() == ["none", "left", "4", "4", "50"]
+
+
+def started(code):
+    """A script that sleeps in two workers, and their process numbers."""
+    process = subprocess.Popen(
+        script(code),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+        start_new_session=True,
+    )
+    pids = [int(process.stdout.readline()) for _ in range(2)]
+    assert all(map(exists, pids))
+    return process, pids
+
+
+SLEEPING = """
+    def sleepy(first, stop):
+        os.write(1, b"%d\\n" % os.getpid())
+        time.sleep({seconds})
+        return first
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        list(forked.in_order(sleepy, iter(spans), 2))
+    except KeyboardInterrupt:
+        print("interrupted")
+"""
+
+
+def test_workers_end_when_this_process_is_killed():
+    process, pids = started(SLEEPING.format(seconds=1))
+    process.kill()
+    process.communicate(timeout=SECONDS)
+    assert gone(pids)
+
+
+def test_an_interrupt_of_the_whole_terminal_is_for_the_parent():
+    process, pids = started(SLEEPING.format(seconds=600))
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=SECONDS)
+    assert (process.returncode, out, err) == (0, "interrupted\n", "")
+    assert gone(pids)
