@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -29,10 +30,12 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Scores = NDArray[np.floating[Any]]
 
+FEW_KEYS = 96
+"""Shorter rows are worked on key-major."""
+
 BLOCK = 2**17
 """Elements of one scratch array (five are used): small enough to stay near the core."""
 
-_FEW_KEYS = 96  # shorter rows are laid out key-major
 _PIECE = 2048  # no float32 sum runs over more terms
 
 # By item size of the scores:
@@ -42,9 +45,26 @@ _LOWEST = {4: -43.0, 8: -230.0}  # exp(2x) is still no subnormal, and m·exp(x) 
 _CLOSEST = {4: 1e-15, 8: 1e-100}  # least t at which 1/t² and its sums stay finite
 
 
+class Want(NamedTuple):
+    """Which sums are wanted under one multiplier, at a pass over the scores or two for each.
+
+    Attributes:
+        rows: of how many of the first rows.
+        powers: the highest k of Σf^k and Σu^k, from 1 to 3.
+        logs: whether Σf·ln f and Σu·y are wanted.
+        roots: of how many of the first rows the secular root is wanted; if of any, `powers` must
+            be 2 or more.
+    """
+
+    rows: int
+    powers: int
+    logs: bool
+    roots: int
+
+
 @dataclass(frozen=True, slots=True)
 class RowSums:
-    """What the closed forms need of each row, for one multiplier c.
+    """What the closed forms need of each row, for one multiplier c; NaN what was not wanted.
 
     Attributes:
         keys: m.
@@ -54,7 +74,7 @@ class RowSums:
         second: Σf, Σf², Σf³ and Σf·ln f over all keys but the largest, shape (4, rows); zero where
             the row is flat and no root was asked for.
         mean: Σ(u − y), Σu², Σu³ and Σu·y over all keys, shape (4, rows); zero where not flat.
-        root: t with λ_max(diag p − ppᵀ) = p_(2)·(1 + t), shape (rows,); NaN if not asked for.
+        root: t with λ_max(diag p − ppᵀ) = p_(2)·(1 + t), shape (rows,).
     """
 
     keys: int
@@ -65,35 +85,49 @@ class RowSums:
     mean: Floats
     root: Floats
 
+    def first(self, rows: int) -> RowSums:
+        """The sums of the first rows."""
+        return RowSums(
+            self.keys,
+            self.gap[:rows],
+            self.rise[:rows],
+            self.flat[:rows],
+            self.second[:, :rows],
+            self.mean[:, :rows],
+            self.root[:rows],
+        )
 
-def row_sums(scores: Scores, multipliers: Sequence[float], roots: Sequence[bool]) -> list[RowSums]:
+
+def row_sums(scores: Scores, multipliers: Sequence[float], wanted: Sequence[Want]) -> list[RowSums]:
     """The sums of every row for every multiplier; raw scores are searched once per sign.
 
     Args:
         scores: finite raw scores, float32 or float64, shape (rows, m) with m ≥ 2; not modified.
+            Short rows are taken fastest where the scores lie key-major, as the transpose of an
+            array (m, rows).
         multipliers: the c of each result, of any sign.
-        roots: for each multiplier, whether to find the secular root.
+        wanted: what to sum for each multiplier.
 
     Raises:
         InputError: score differences overflow.
     """
     rows, keys = scores.shape
-    axis = 0 if keys < _FEW_KEYS <= rows else 1
+    axis = 0 if keys < FEW_KEYS <= rows else 1
     height = max(1, BLOCK // keys)
     # Of full size even for few rows: pages never touched cost nothing, and a large block, once
     # freed, keeps malloc from handing memory back and faulting it in again at every call.
     work = np.empty((5, max(BLOCK, keys)), scores.dtype)
-    results = [_empty(rows, keys) for _ in multipliers]
+    results = [_empty(want.rows, keys) for want in wanted]
     for start in range(0, rows, height):
-        part = slice(start, start + height)
-        block = scores[part] if axis == 1 else scores[part].T
+        block = scores[start : start + height]
+        block = block if axis == 1 else block.T
         below = work[0, : block.size].reshape(block.shape)
         for negative in sorted({c < 0 for c in multipliers}):
-            np.multiply(block, -1.0 if negative else 1.0, out=below)
-            centred = _centre(below, axis)
-            for c, root, result in zip(multipliers, roots, results, strict=True):
-                if (c < 0) == negative:
-                    _fill(result, part, centred, abs(c), work[1:], spectral=root)
+            centred = _centre(block, axis, below, negative=negative)
+            for c, want, result in zip(multipliers, wanted, results, strict=True):
+                if (c < 0) == negative and want.rows > start:
+                    left = want._replace(rows=want.rows - start, roots=want.roots - start)
+                    _fill(result, start, centred.first(left.rows), abs(c), work[1:], want=left)
     return results
 
 
@@ -125,54 +159,79 @@ class _Centred:
         below = np.take(self.below, index, axis=1 - self.axis)
         return _Centred(below, self.gap[index], self.mean[index], self.reach[index], self.axis)
 
+    def first(self, rows: int) -> _Centred:
+        """The first rows, or all if there are no more."""
+        if rows >= len(self.gap):
+            return self
+        below = _first(self.below, rows, self.axis)
+        return _Centred(below, self.gap[:rows], self.mean[:rows], self.reach[:rows], self.axis)
 
-def _centre(scores: Scores, axis: int) -> _Centred:
-    """Centre a block in place."""
-    top, second = _two_largest(scores, axis)
-    scores -= np.expand_dims(second, axis)
+
+def _centre(scores: Scores, axis: int, below: Scores, *, negative: bool) -> _Centred:
+    """Centre a block of scores, or of −scores, into `below`."""
+    # The search over rows marks the largest in place; over keys it needs contiguous rows.
+    if negative or axis == 1 or scores.strides[1] != scores.itemsize:
+        scores = np.multiply(scores, -1.0 if negative else 1.0, out=below)
+    top, second, least = extremes(scores, axis)
+    np.subtract(scores, np.expand_dims(second, axis), out=below)
     gap = top.astype(np.float64) - second
-    mean = (_total(scores, axis) / scores.shape[axis]).astype(scores.dtype).astype(np.float64)
+    mean = (_total(below, axis) / below.shape[axis]).astype(below.dtype).astype(np.float64)
     if not np.isfinite(mean).all():
-        raise InputError("scores", float(top.max()), f"differences that {scores.dtype} can hold")
-    reach = np.maximum(gap - mean, mean - _smallest(scores, axis))
-    return _Centred(scores, gap, mean, reach, axis)
+        raise InputError("scores", float(top.max()), f"differences that {below.dtype} can hold")
+    reach = np.maximum(gap - mean, mean - (least - second))
+    return _Centred(below, gap, mean, reach, axis)
 
 
 def _fill(
-    target: RowSums, part: slice, rows: _Centred, c: float, work: Scores, *, spectral: bool
+    target: RowSums, start: int, rows: _Centred, c: float, work: Scores, *, want: Want
 ) -> None:
+    """Sum what is wanted of a block, whose first row is row `start` of the target."""
+    stop = start + len(rows.gap)
     flat = c * rows.reach <= _FLAT[rows.below.itemsize]
-    target.gap[part] = c * rows.gap
-    target.rise[part] = c * (rows.gap - rows.mean)
-    target.flat[part] = flat
+    target.gap[start:stop] = c * rows.gap
+    target.rise[start:stop] = c * (rows.gap - rows.mean)
+    target.flat[start:stop] = flat
     index = np.flatnonzero(flat)
     if len(index):
-        target.mean[:, part][:, index] = _about_mean(rows.select(index), c, work)
-    index = np.flatnonzero(spectral | ~flat)
+        at = slice(start, stop) if len(index) == len(flat) else start + index
+        target.mean[:, at] = _about_mean(rows.select(index), c, work, want)
+    needed = ~flat
+    needed[: max(0, want.roots)] = True
+    index = np.flatnonzero(needed)
     if len(index):
         chosen = rows.select(index)
-        sums = _about_second(chosen, c, work)
-        target.second[:, part][:, index] = sums
-        if spectral:
-            target.root[part][index] = _secular_root(chosen, c * chosen.gap, sums[:2], work)
+        at = slice(start, stop) if len(index) == len(flat) else start + index
+        sums, f = _about_second(chosen, c, work, want)
+        target.second[:, at] = sums
+        if want.roots > 0:  # of rows that are all among those chosen, and come first there
+            n = min(want.roots, len(flat))
+            gap, f = c * rows.gap[:n], _first(f, n, rows.axis)
+            target.root[start : start + n] = _secular_root(
+                f, gap, sums[:2, :n], work[1:], rows.axis
+            )
 
 
-def _about_second(rows: _Centred, c: float, work: Scores) -> Floats:
-    """Σf, Σf², Σf³ and Σf·ln f; f itself is left in the first scratch array."""
+def _about_second(rows: _Centred, c: float, work: Scores, want: Want) -> tuple[Floats, Scores]:
+    """Σf, Σf², Σf³ and Σf·ln f, and f itself, which lies in the first scratch array."""
     f, x = _views(work, rows.below, 2)
+    sums = np.full((4, len(rows.gap)), np.nan)
     np.multiply(rows.below, c, out=x)
     # The largest becomes one more f = 1, which is exact and subtracted from the sums.
     np.clip(x, _LOWEST[x.itemsize], 0.0, out=x)
     np.exp(x, out=f)
-    sum_log = _dot(f, x, rows.axis, out=x)
-    sum_1 = _total(f, rows.axis) - 1.0
-    np.multiply(f, f, out=x)
-    sum_2 = _total(x, rows.axis) - 1.0
-    sum_3 = _dot(f, x, rows.axis, out=x) - 1.0
-    return np.stack([sum_1, sum_2, sum_3, sum_log])
+    sums[0] = _total(f, rows.axis)
+    if want.logs:
+        sums[3] = _dot(f, x, rows.axis, out=x)
+    if want.powers >= 2:
+        np.multiply(f, f, out=x)
+        sums[1] = _total(x, rows.axis)
+    if want.powers >= 3:
+        sums[2] = _dot(f, x, rows.axis, out=x)
+    sums[:3] -= 1.0
+    return sums, f
 
 
-def _about_mean(rows: _Centred, c: float, work: Scores) -> Floats:
+def _about_mean(rows: _Centred, c: float, work: Scores, want: Want) -> Floats:
     """Σ(u − y), Σu², Σu³ and Σu·y.
 
     The series u − y = y²·Σ_k y^k/(k+2)! keeps its relative accuracy however small y is. (expm1
@@ -180,6 +239,7 @@ def _about_mean(rows: _Centred, c: float, work: Scores) -> Floats:
     """
     axis = rows.axis
     u, y = _views(work, rows.below, 2)
+    sums = np.full((4, len(rows.gap)), np.nan)
     np.subtract(rows.below, np.expand_dims(rows.mean, axis).astype(y.dtype), out=y)
     y *= c
     terms = _TERMS[y.itemsize]
@@ -188,16 +248,19 @@ def _about_mean(rows: _Centred, c: float, work: Scores) -> Floats:
         u += 1.0 / math.factorial(k)
         u *= y
     u *= y
-    sum_rest = _total(u, axis)
+    sums[0] = _total(u, axis)
     u += y
-    sum_uy = _dot(u, y, axis, out=work[2, : y.size].reshape(y.shape))
-    np.multiply(u, u, out=y)
-    sum_2 = _total(y, axis)
-    sum_3 = _dot(u, y, axis, out=y)
-    return np.stack([sum_rest, sum_2, sum_3, sum_uy])
+    if want.logs:
+        sums[3] = _dot(u, y, axis, out=work[2, : y.size].reshape(y.shape))
+    if want.powers >= 2:
+        np.multiply(u, u, out=y)
+        sums[1] = _total(y, axis)
+    if want.powers >= 3:
+        sums[2] = _dot(u, y, axis, out=y)
+    return sums
 
 
-def _secular_root(rows: _Centred, gap: Floats, sums: Floats, work: Scores) -> Floats:
+def _secular_root(f: Scores, gap: Floats, sums: Floats, work: Scores, axis: int) -> Floats:
     """The root t ≥ 0 of the secular equation, where λ_max(diag p − ppᵀ) = p_(2)·(1 + t).
 
     With h = p_(2)/p_(1), g = 1 − h and ψ(t) = Σ f²/(t + 1 − f) over all keys but the largest,
@@ -206,13 +269,13 @@ def _secular_root(rows: _Centred, gap: Floats, sums: Floats, work: Scores) -> Fl
     and quadratically: 2 or 3 of them suffice, and no bracket is kept.
 
     Args:
-        rows: the block, whose f stand in the first scratch array.
+        f: as above, and 1 for the largest.
         gap: x_(1) − x_(2).
         sums: Σf and Σf².
-        work: four scratch arrays.
+        work: three scratch arrays.
+        axis: that of the keys.
     """
-    axis = rows.axis
-    f, q, w, product = _views(work, rows.below, 4)
+    q, w, product = _views(work, f, 3)
     np.subtract(1.0, f, out=w)
     h, g = np.exp(-gap), -np.expm1(-gap)
     root = _model_root(h, g, sums[0], sums[1])
@@ -238,57 +301,73 @@ def _model_root(h: Floats, g: Floats, k: Floats, s: Floats) -> Floats:
     return np.where(b > 0.0, 2.0 * c / d, d / (2.0 * a))
 
 
-def _two_largest(block: Scores, axis: int) -> tuple[Scores, Scores]:
+def extremes(block: Scores, axis: int) -> tuple[Scores, Scores, Scores]:
+    """The largest, the second largest and the smallest along an axis, each of shape (rows,).
+
+    Along the last axis the block is written to, and restored.
+    """
     if axis == 0:
         return _knock_out(block)
     row = np.arange(len(block))
+    least = block[row, block.argmin(axis=1)]
     first = block.argmax(axis=1)  # argmax is faster than max, partition twenty times slower
     top = block[row, first]
     block[row, first] = -np.inf
     second = block[row, block.argmax(axis=1)]
     block[row, first] = top
-    return top, second
+    return top, second, least
 
 
-def _knock_out(block: Scores) -> tuple[Scores, Scores]:
-    """The two largest along axis 0: the second largest is the best of all that lost a match."""
-    losers = []
+def _knock_out(block: Scores) -> tuple[Scores, Scores, Scores]:
+    """The extremes along axis 0: the second largest is the best of all that lost a match."""
+    lost: list[Scores] = []
+    least = block[-1]  # the only one that may have no match in the first round
     while len(block) > 1:
         half = len(block) // 2
-        pair = block[:half], block[half : 2 * half]
-        losers.append(np.minimum(*pair).max(axis=0))
-        block = np.concatenate([np.maximum(*pair), block[2 * half :]])
-    return block[0], np.max(losers, axis=0)
+        one, other = block[:half], block[half : 2 * half]
+        losers = np.minimum(one, other)
+        if not lost:
+            least = np.minimum(least, losers.min(axis=0))
+        lost.append(losers.max(axis=0))
+        winners = np.empty((len(block) - half, *block.shape[1:]), block.dtype)
+        np.maximum(one, other, out=winners[:half])
+        winners[half:] = block[2 * half :]
+        block = winners
+    return block[0], np.max(lost, axis=0), least
 
 
-def _smallest(block: Scores, axis: int) -> Scores:
-    if axis == 0:
-        return np.asarray(block.min(axis=0))
-    return np.asarray(block[np.arange(len(block)), block.argmin(axis=1)])
+def _first(x: Scores, rows: int, axis: int) -> Scores:
+    """The first rows of a block whose keys lie along `axis`."""
+    return x[:rows] if axis == 1 else x[:, :rows]
 
 
 def _views(work: Scores, like: Scores, count: int) -> list[Scores]:
     return [buffer[: like.size].reshape(like.shape) for buffer in work[:count]]
 
 
-def _total(x: Scores, axis: int) -> Floats:
+@lru_cache(maxsize=64)
+def _ones(keys: int, dtype: np.dtype[np.floating[Any]]) -> Scores:
+    return np.ones(keys, dtype)
+
+
+def _total(x: Scores, axis: int) -> Scores:
     """Σ over the keys; a product with ones is several times faster than sum()."""
     keys = x.shape[axis]
-    ones = np.ones(min(keys, _PIECE), x.dtype)
+    ones = _ones(min(keys, _PIECE), x.dtype)
     if axis == 0:
-        return (ones @ x).astype(np.float64)
+        return ones @ x
     if keys <= _PIECE:
-        return (x @ ones).astype(np.float64)
+        return x @ ones
     whole, rest = _pieces(x)
     return np.asarray((whole @ ones).sum(axis=1, dtype=np.float64) + rest @ ones[: rest.shape[1]])
 
 
-def _dot(x: Scores, y: Scores, axis: int, out: Scores) -> Floats:
+def _dot(x: Scores, y: Scores, axis: int, out: Scores) -> Scores:
     """Σ x·y over the keys; `out` may be overwritten with the products."""
     if axis == 0:
         return _total(np.multiply(x, y, out=out), axis)
     if x.shape[1] <= _PIECE:
-        return np.asarray(np.vecdot(x, y), np.float64)
+        return np.asarray(np.vecdot(x, y))
     (whole_x, rest_x), (whole_y, rest_y) = _pieces(x), _pieces(y)
     total = np.vecdot(whole_x, whole_y).sum(axis=1, dtype=np.float64)
     return np.asarray(total + np.vecdot(rest_x, rest_y))

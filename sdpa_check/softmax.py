@@ -9,19 +9,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sdpa_check import rowsums
 from sdpa_check.errors import InputError
+from sdpa_check.rowsums import Want
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
     from sdpa_check.rowsums import Floats, RowSums, Scores
+
+    _Columns = dict[str, Floats]
 
 _ROWS = 2**13  # rows whose closed forms are evaluated together, near the core
 
@@ -81,7 +85,7 @@ def jacobian(p: ArrayLike) -> Floats:
 class RowStatistics:
     """Statistics of p = softmax(x) and J = diag(p) − ppᵀ, one float64 per row, shape (rows,).
 
-    m is the number of keys that a row sees, masked ones not counted.
+    m is the number of keys that a row sees, masked ones not counted. NaN is what was not asked for.
 
     Attributes:
         entropy: H = −Σ p ln p, nats; accurate when tiny.
@@ -94,7 +98,7 @@ class RowStatistics:
         trace: 1 − Σp² = tr J, the nuclear norm; accurate when tiny.
         frobenius: ‖J‖_F, accurate when tiny.
         inf_norm: ‖J‖_∞ = 2p₁(1 − p₁), accurate when tiny.
-        spectral: ‖J‖₂, the largest eigenvalue, accurate when tiny; NaN where it was not asked for.
+        spectral: ‖J‖₂, the largest eigenvalue, accurate when tiny.
     """
 
     entropy: Floats
@@ -110,7 +114,11 @@ class RowStatistics:
     spectral: Floats
 
 
-_NAMES = tuple(field.name for field in fields(RowStatistics))
+NAMES = tuple(field.name for field in fields(RowStatistics))
+"""The names of all row statistics."""
+
+_OF_LOGS = frozenset({"entropy", "entropy_deficit"})
+_OF_FIRST_POWERS = _OF_LOGS | {"max_weight", "one_minus_max", "inf_norm"}
 
 
 def row_statistics(
@@ -135,7 +143,7 @@ def row_statistics(
             of the multiplier.
         multipliers: the c of each result: any sign; zero gives the uniform row.
         spectral: whether to compute the spectral norms, which cost about as much as all the rest;
-            for all multipliers or for each.
+            for all multipliers or for each. (`chosen_statistics` computes what is named.)
 
     Returns:
         One `RowStatistics` per multiplier, in the same order.
@@ -143,6 +151,30 @@ def row_statistics(
     Raises:
         InputError: scores are not two-dimensional, hold NaN or +∞, differ by more than their type
             can hold, or mask a whole row; a multiplier is not finite in the type of the scores.
+    """
+    roots = [spectral] * len(multipliers) if isinstance(spectral, bool) else list(spectral)
+    if len(roots) != len(multipliers):
+        raise InputError("spectral", roots, f"one bool, or {len(multipliers)}: one per multiplier")
+    rows = len(scores) if np.ndim(scores) else 0
+    every = dict.fromkeys(NAMES, rows)
+    plain = dict.fromkeys([name for name in NAMES if name != "spectral"], rows)
+    return chosen_statistics(scores, multipliers, [every if root else plain for root in roots])
+
+
+def chosen_statistics(
+    scores: Scores, multipliers: Sequence[float], wanted: Sequence[Mapping[str, int]]
+) -> tuple[RowStatistics, ...]:
+    """As `row_statistics`, but only what is wanted: other statistics and other rows are NaN.
+
+    A statistic less may save a pass over the scores, and saves its closed form.
+
+    Args:
+        scores: as for `row_statistics`.
+        multipliers: as for `row_statistics`.
+        wanted: for each multiplier the wanted statistics, and of how many of the first rows.
+
+    Raises:
+        InputError: as `row_statistics`.
     """
     raw = np.asarray(scores)
     raw = raw if raw.dtype == np.float32 else raw.astype(np.float64, copy=False)
@@ -152,14 +184,14 @@ def row_statistics(
     for c in constants:
         if not abs(c) <= float(np.finfo(raw.dtype).max):
             raise InputError("multipliers", c, f"a number that is finite in {raw.dtype}")
-    roots = [spectral] * len(constants) if isinstance(spectral, bool) else list(spectral)
-    if len(roots) != len(constants):
-        raise InputError("spectral", roots, f"one bool, or {len(constants)}: one per multiplier")
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         seen = _visible_keys(raw)
-        if (seen < raw.shape[1]).any():
-            return _masked(raw, seen, constants, roots)
-        return _unmasked(raw, constants, roots)
+        masked = (seen < raw.shape[1]).any()
+        found = (
+            _masked(raw, seen, constants, wanted) if masked else _unmasked(raw, constants, wanted)
+        )
+    unknown = np.broadcast_to(np.nan, len(raw))
+    return tuple(RowStatistics(**dict.fromkeys(NAMES, unknown) | columns) for columns in found)
 
 
 def _visible_keys(raw: Scores) -> NDArray[np.intp]:
@@ -181,10 +213,10 @@ def _visible_keys(raw: Scores) -> NDArray[np.intp]:
 
 
 def _masked(
-    raw: Scores, seen: NDArray[np.intp], constants: list[float], roots: list[bool]
-) -> tuple[RowStatistics, ...]:
+    raw: Scores, seen: NDArray[np.intp], constants: list[float], wanted: Sequence[Mapping[str, int]]
+) -> list[_Columns]:
     """Rows that see equally many keys are taken together, without what is masked."""
-    results = tuple(_blank(len(raw)) for _ in constants)
+    results = _blank(len(raw), wanted)
     for count in np.unique(seen):
         rows = np.flatnonzero(seen == count)
         height = max(1, rowsums.BLOCK // raw.shape[1])
@@ -192,41 +224,71 @@ def _masked(
             index = rows[start : start + height]
             block = raw[index]
             compact = block[block > -np.inf].reshape(len(index), count)
-            parts = _unmasked(compact, constants, roots)
-            for result, part in zip(results, parts, strict=True):
-                _place(result, index, part)
+            within = [
+                {name: int(np.searchsorted(index, limit)) for name, limit in each.items()}
+                for each in wanted
+            ]
+            found = _unmasked(compact, constants, within)
+            for result, columns in zip(results, found, strict=True):
+                for name, column in columns.items():
+                    result[name][index] = column
     return results
 
 
-def _unmasked(raw: Scores, constants: list[float], roots: list[bool]) -> tuple[RowStatistics, ...]:
-    results = tuple(_blank(len(raw)) for _ in constants)
+def _unmasked(
+    raw: Scores, constants: list[float], wanted: Sequence[Mapping[str, int]]
+) -> list[_Columns]:
+    results = _blank(len(raw), wanted)
     for start in range(0, len(raw), _ROWS):
-        part = slice(start, start + _ROWS)
-        if raw.shape[1] == 1:
-            parts = [_one_key(len(raw[part]), spectral=root) for root in roots]
-        else:
-            sums = rowsums.row_sums(raw[part], constants, roots)
-            parts = [_statistics(s) for s in sums]
-        for result, statistics in zip(results, parts, strict=True):
-            _place(result, part, statistics)
+        part = raw[start : start + _ROWS]
+        within = [
+            {name: min(limit - start, len(part)) for name, limit in each.items() if limit > start}
+            for each in wanted
+        ]
+        found = map(_one_key, within) if raw.shape[1] == 1 else _of_part(part, constants, within)
+        for result, columns in zip(results, found, strict=True):
+            for name, column in columns.items():
+                result[name][start : start + len(column)] = column
     return results
 
 
-def _statistics(sums: RowSums) -> RowStatistics:
+def _of_part(
+    raw: Scores, constants: list[float], wanted: Sequence[Mapping[str, int]]
+) -> Iterator[_Columns]:
+    sums = rowsums.row_sums(raw, constants, list(map(_want, wanted)))
+    return map(_statistics, sums, wanted)
+
+
+def _want(wanted: Mapping[str, int]) -> Want:
+    """The sums behind these statistics."""
+    powers = 1 if _OF_FIRST_POWERS.issuperset(wanted) else 3 if "frobenius" in wanted else 2
+    logs = not _OF_LOGS.isdisjoint(wanted)
+    return Want(max(wanted.values(), default=0), powers, logs, wanted.get("spectral", 0))
+
+
+def _statistics(sums: RowSums, wanted: Mapping[str, int]) -> _Columns:
+    found: _Columns = {}
+    for rows in set(wanted.values()):
+        names = [name for name, limit in wanted.items() if limit == rows]
+        found |= _closed_forms(sums.first(rows), names)
+    return found
+
+
+def _closed_forms(sums: RowSums, names: Collection[str]) -> _Columns:
     if sums.flat.all():
-        return _flat(sums)
-    concentrated = _concentrated(sums)
+        return _columns(_Flat(sums), names)
+    concentrated = _columns(_Concentrated(sums), names)
     if not sums.flat.any():
         return concentrated
-    flat = _flat(sums)
-    chosen = {
-        name: np.where(sums.flat, getattr(flat, name), getattr(concentrated, name))
-        for name in _NAMES
-    }
-    return RowStatistics(**chosen)
+    flat = _columns(_Flat(sums), names)
+    return {name: np.where(sums.flat, flat[name], concentrated[name]) for name in names}
 
 
-def _concentrated(s: RowSums) -> RowStatistics:
+def _columns(forms: _Concentrated | _Flat, names: Collection[str]) -> _Columns:
+    return {name: getattr(forms, name) for name in names}
+
+
+class _Concentrated:
     """The closed forms in f = p/p_(2), which is summed over all keys but the largest.
 
     With h = p_(2)/p_(1), R = hΣf and Z = 1 + R: p_(1) = 1/Z, 1 − p_(1) = R/Z,
@@ -234,70 +296,135 @@ def _concentrated(s: RowSums) -> RowStatistics:
     ‖J‖_F² = h²·[(p_(1)Σf/Z)² + a − 2hΣf³/Z³ + 2p_(1)²a + h²a²]. Nothing cancels; h is outside the
     root so that its square cannot underflow.
     """
-    sum_1, sum_2, sum_3, sum_log = s.second
-    gap = np.minimum(s.gap, 800.0)  # exp(−800) is 0, and 0·∞ would not be
-    h = np.exp(-gap)
-    r = h * sum_1
-    z = 1.0 + r
-    top = 1.0 / z
-    rest = r * top
-    below_top = h * (sum_log - gap * sum_1) * top  # Σ p (x − x_(1))
-    a = sum_2 * top**2
-    ha = h * a
-    square = (top**2 * sum_1) ** 2 + a - 2.0 * h * sum_3 * top**3 + 2.0 * top**2 * a + ha**2
-    squares = top**2 + h * ha
-    return RowStatistics(
-        entropy=np.log1p(r) - below_top,
-        entropy_deficit=below_top - np.log(z / s.keys),
-        max_weight=top,
-        one_minus_max=rest,
-        sum_squares=squares,
-        sum_squares_excess=s.keys * squares - 1.0,
-        effective_keys=1.0 / squares,
-        trace=(2.0 * r + h**2 * (sum_1**2 - sum_2)) * top**2,
-        frobenius=h * np.sqrt(square),
-        inf_norm=2.0 * top * rest,
-        spectral=h * top * (1.0 + s.root),
-    )
+
+    def __init__(self, sums: RowSums) -> None:
+        self.s = sums
+        self.gap = np.minimum(sums.gap, 800.0)  # exp(−800) is 0, and 0·∞ would not be
+        self.h: Floats = np.exp(-self.gap)
+        self.r: Floats = self.h * sums.second[0]
+        self.z: Floats = 1.0 + self.r
+        self.max_weight: Floats = 1.0 / self.z
+
+    @cached_property
+    def below_top(self) -> Floats:
+        """Σ p (x − x_(1))."""
+        sum_1, *_, sum_log = self.s.second
+        return np.asarray(self.h * (sum_log - self.gap * sum_1) * self.max_weight)
+
+    @property
+    def entropy(self) -> Floats:
+        return np.log1p(self.r) - self.below_top
+
+    @property
+    def entropy_deficit(self) -> Floats:
+        return self.below_top - np.log(self.z / self.s.keys)
+
+    @property
+    def one_minus_max(self) -> Floats:
+        return self.r * self.max_weight
+
+    @cached_property
+    def a(self) -> Floats:
+        """Σf²/Z²."""
+        return np.asarray(self.s.second[1] * self.max_weight**2)
+
+    @cached_property
+    def sum_squares(self) -> Floats:
+        return self.max_weight**2 + self.h**2 * self.a
+
+    @property
+    def sum_squares_excess(self) -> Floats:
+        return self.s.keys * self.sum_squares - 1.0
+
+    @property
+    def effective_keys(self) -> Floats:
+        return 1.0 / self.sum_squares
+
+    @property
+    def trace(self) -> Floats:
+        sum_1, sum_2, *_ = self.s.second
+        return np.asarray((2.0 * self.r + self.h**2 * (sum_1**2 - sum_2)) * self.max_weight**2)
+
+    @property
+    def frobenius(self) -> Floats:
+        sum_1, _, sum_3, _ = self.s.second
+        top, h, a = self.max_weight, self.h, self.a
+        square = (top**2 * sum_1) ** 2 + a - 2.0 * h * sum_3 * top**3 + 2.0 * top**2 * a
+        return np.asarray(h * np.sqrt(square + (h * a) ** 2))
+
+    @property
+    def inf_norm(self) -> Floats:
+        return 2.0 * self.max_weight * self.one_minus_max
+
+    @property
+    def spectral(self) -> Floats:
+        return self.h * self.max_weight * (1.0 + self.s.root)
 
 
-def _flat(s: RowSums) -> RowStatistics:
+class _Flat:
     """The closed forms in u = exp(x − x̄) − 1, for nearly uniform rows.
 
     With ū the mean of u: ln m − H = Σu(x − x̄)/(m(1 + ū)) − ln(1 + ū) and
     mΣp² − 1 = (Σu²/m − ū²)/(1 + ū)². All terms are of second order in x, as the results are.
     """
-    keys = s.keys
-    sum_rest, sum_2, sum_3, sum_ux = s.mean
-    u = sum_rest / keys  # Σ(x − x̄) is rounding error: nothing is gained by adding it
-    w = 1.0 + u
-    deficit = sum_ux / (keys * w) - np.log1p(u)
-    excess = (sum_2 / keys - u**2) / w**2
-    squares = (1.0 + excess) / keys
-    cubes = (keys + 3.0 * (sum_rest + sum_2) + sum_3) / (keys * w) ** 3
-    top = np.exp(s.rise) / (keys * w)
-    rest = 1.0 - top
-    return RowStatistics(
-        entropy=math.log(keys) - deficit,
-        entropy_deficit=deficit,
-        max_weight=top,
-        one_minus_max=rest,
-        sum_squares=squares,
-        sum_squares_excess=excess,
-        effective_keys=1.0 / squares,
-        trace=1.0 - squares,
-        frobenius=np.sqrt(squares - 2.0 * cubes + squares**2),
-        inf_norm=2.0 * top * rest,
-        spectral=top * np.exp(-s.gap) * (1.0 + s.root),
-    )
+
+    def __init__(self, sums: RowSums) -> None:
+        self.s = sums
+        # Σ(x − x̄) is rounding error: nothing is gained by adding it.
+        self.u: Floats = sums.mean[0] / sums.keys
+        self.w: Floats = 1.0 + self.u
+
+    @cached_property
+    def entropy_deficit(self) -> Floats:
+        return np.asarray(self.s.mean[3] / (self.s.keys * self.w) - np.log1p(self.u))
+
+    @property
+    def entropy(self) -> Floats:
+        return math.log(self.s.keys) - self.entropy_deficit
+
+    @cached_property
+    def max_weight(self) -> Floats:
+        return np.exp(self.s.rise) / (self.s.keys * self.w)
+
+    @property
+    def one_minus_max(self) -> Floats:
+        return 1.0 - self.max_weight
+
+    @cached_property
+    def sum_squares_excess(self) -> Floats:
+        return np.asarray((self.s.mean[1] / self.s.keys - self.u**2) / self.w**2)
+
+    @cached_property
+    def sum_squares(self) -> Floats:
+        return (1.0 + self.sum_squares_excess) / self.s.keys
+
+    @property
+    def effective_keys(self) -> Floats:
+        return 1.0 / self.sum_squares
+
+    @property
+    def trace(self) -> Floats:
+        return 1.0 - self.sum_squares
+
+    @property
+    def frobenius(self) -> Floats:
+        sum_rest, sum_2, sum_3, _ = self.s.mean
+        cubes = (self.s.keys + 3.0 * (sum_rest + sum_2) + sum_3) / (self.s.keys * self.w) ** 3
+        return np.asarray(np.sqrt(self.sum_squares - 2.0 * cubes + self.sum_squares**2))
+
+    @property
+    def inf_norm(self) -> Floats:
+        return 2.0 * self.max_weight * self.one_minus_max
+
+    @property
+    def spectral(self) -> Floats:
+        return self.max_weight * np.exp(-self.s.gap) * (1.0 + self.s.root)
 
 
-def _one_key(rows: int, *, spectral: bool) -> RowStatistics:
-    """A row that sees a single key: p = 1, J = 0."""
-    one, zero = np.ones(rows), np.zeros(rows)
-    values = dict.fromkeys(_NAMES, zero)
-    values |= {"max_weight": one, "sum_squares": one, "effective_keys": one}
-    return RowStatistics(**values | {"spectral": zero if spectral else np.full(rows, np.nan)})
+def _one_key(wanted: Mapping[str, int]) -> _Columns:
+    """Rows that see a single key: p = 1, J = 0."""
+    ones = {"max_weight", "sum_squares", "effective_keys"}
+    return {name: np.full(rows, float(name in ones)) for name, rows in wanted.items()}
 
 
 def _blocks(raw: Scores) -> Iterator[slice]:
@@ -305,10 +432,5 @@ def _blocks(raw: Scores) -> Iterator[slice]:
     return (slice(start, start + height) for start in range(0, len(raw), height))
 
 
-def _blank(rows: int) -> RowStatistics:
-    return RowStatistics(**{name: np.empty(rows) for name in _NAMES})
-
-
-def _place(target: RowStatistics, rows: slice | NDArray[np.intp], part: RowStatistics) -> None:
-    for name in _NAMES:
-        getattr(target, name)[rows] = getattr(part, name)
+def _blank(rows: int, wanted: Sequence[Mapping[str, int]]) -> list[_Columns]:
+    return [{name: np.full(rows, np.nan) for name in each} for each in wanted]

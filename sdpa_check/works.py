@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sdpa_check import estimates, power, rng
@@ -121,17 +122,24 @@ def _rows_work(
     from sdpa_check.measures.scores import effective_dimension
 
     asked = _by_multiplier(group, design, settings)
-    d, keys = effective_dimension(design), design.keys or 2
-    shape = RowsShape.fitting(d, keys, wanted)
+    free = effective_dimension(design)
+    fitting = partial(RowsShape.fitting, design.dk, design.keys or 2, free=free)
     if kind_ == "weights":
+        from sdpa_check.measures.weights import PARTS as OF_WEIGHTS
         from sdpa_check.measures.weights import WeightsWork
+        from sdpa_check.quantities.weights import reads
 
-        return WeightsWork(design, tuple(asked), shape, settings.fault)
-    whole = RowsShape.fitting(d, keys)
+        read = {
+            part for each in asked.values() for one, case, _ in each for part in reads(one, case)
+        }
+        parts = tuple(part for part in OF_WEIGHTS if part in read)
+        return WeightsWork(design, tuple(asked), fitting(wanted), settings.fault, parts=parts)
+    shape, whole = fitting(wanted), fitting()
     depths = tuple(_depth(each) for each in asked.values())
-    scout = RowsWork(design, tuple(asked), whole, (), settings.fault, "scout", depths)
-    gridded = scout.with_grids(rng.generator(settings.seed, scout.experiment, 0))
-    return dataclasses.replace(gridded, shape=shape, stream="main")
+    work = RowsWork(design, tuple(asked), whole, (), settings.fault, "scout", depths)
+    if any(depth.counted for depth in depths):
+        work = work.with_grids(rng.generator(settings.seed, work.experiment, 0))
+    return dataclasses.replace(work, shape=shape, stream="main")
 
 
 def _depth(asked: list[tuple[Quantity, Case, Check]]) -> Depth:
@@ -162,15 +170,36 @@ def _by_multiplier(
 def _pipeline_work(
     text: str, design: Design, group: list[Check], settings: Settings, wanted: int | None
 ) -> PipelineWork:
-    from sdpa_check.measures.pipeline import PipelineWork
+    from sdpa_check.measures.pipeline import PARTS, PipelineWork
 
     cases = [case for check in group for case in check.cases]
     d_model = next((case.d_model for case in cases if case.d_model is not None), None)
-    work = PipelineWork.fitting(design, text, d_model, wanted, settings.fault)
+    read = _read_of_pipeline(text, design, group)
+    parts = tuple(part for part in PARTS if part in read)
+    shown = tuple(part for part in parts if not read[part])
     whole = PipelineWork.fitting(design, text, d_model, None, settings.fault)
-    scout = dataclasses.replace(whole, stream="scout")
-    grids = scout.with_grids(rng.generator(settings.seed, scout.experiment, 0)).grids
-    return dataclasses.replace(work, grids=grids)
+    scout = dataclasses.replace(whole, parts=parts, shown=shown, stream="scout")
+    if any(part.startswith("histogram.") for part in parts):
+        scout = scout.with_grids(rng.generator(settings.seed, scout.experiment, 0))
+    work = PipelineWork.fitting(design, text, d_model, wanted, settings.fault)
+    return dataclasses.replace(work, parts=parts, shown=shown, grids=scout.grids)
+
+
+def _read_of_pipeline(text: str, design: Design, group: list[Check]) -> dict[str, bool]:
+    """The parts of a block that checks read, and whether anything is judged by them."""
+    from sdpa_check.quantities.pipeline import reads
+
+    found: dict[str, bool] = {}
+    for check in group:
+        asked = quantity(check.quantity)
+        if isinstance(asked, ExactQuantity):
+            continue
+        prediction = check.prediction(asked)
+        judged = prediction.value is not None and prediction.kind != "limit"
+        for case in check.cases:
+            if design in case.designs and kind(asked, case) == f"pipeline {text}":
+                found |= {part: judged or found.get(part, False) for part in reads(asked, case)}
+    return found
 
 
 def _start_work(kind_: str, design: Design, group: list[Check], settings: Settings) -> StartWork:

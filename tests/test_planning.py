@@ -162,9 +162,9 @@ def test_spectra_are_computed_where_they_are_asked_for():
     work = works.work_of("rows", ROWS, [*ASKED, spectral, median], Settings())
     assert work.multipliers == (0.0625, 0.25, 1.0)
     assert [depth.spectral for depth in work.depths] == [False, False, True]
-    assert [depth.histograms for depth in work.depths] == [True, False, False]
-    assert [depth.closer for depth in work.depths] == [4, 4, 4]
-    assert [len(grids) for grids in work.grids] == [3, 0, 0]
+    assert [depth.counted for depth in work.depths] == [("trace",), (), ()]
+    assert [depth.closer for depth in work.depths] == [4, 1, 4]
+    assert [len(grids) for grids in work.grids] == [1, 0, 0]
 
 
 def test_what_is_judged_by_quantiles_is_looked_at_in_full():

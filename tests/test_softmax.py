@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields
 from decimal import Decimal, localcontext
 
 import numpy as np
@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from sdpa_check import rowsums
 from sdpa_check import softmax as module
 from sdpa_check.errors import InputError
-from sdpa_check.softmax import RowStatistics, entropy, jacobian, row_statistics, softmax
+from sdpa_check.softmax import chosen_statistics, entropy, jacobian, row_statistics, softmax
 
-NAMES = [field.name for field in fields(RowStatistics)]
+NAMES = list(module.NAMES)
 FROM_UNIFORM = {"entropy_deficit", "sum_squares_excess"}
 EPS = {np.float32: 2.0**-23, np.float64: 2.0**-52}
 
@@ -287,7 +287,7 @@ def test_both_layouts_agree(monkeypatch, dtype):
     scores = mixed_rows(np.random.default_rng(12), 200, 37).astype(dtype)
     results = []
     for few in (0, 1000):
-        monkeypatch.setattr(rowsums, "_FEW_KEYS", few)
+        monkeypatch.setattr(rowsums, "FEW_KEYS", few)
         (got,) = row_statistics(scores, [0.5])
         results.append(got)
     for name in NAMES:
@@ -328,6 +328,44 @@ def test_spectral_norm_of_some_multipliers():
         same(found, row_statistics(scores, [c], spectral=asked)[0])
     with pytest.raises(InputError, match="one per multiplier"):
         row_statistics(scores, [1.0, 0.3], spectral=[True])
+
+
+@pytest.mark.parametrize("keys", [1, 8, 120])
+@pytest.mark.parametrize("masks", [False, True])
+def test_what_is_chosen_is_as_in_the_whole(monkeypatch, keys, masks):
+    """One statistic at a time and of some rows, in several blocks and parts; the rest is NaN."""
+    monkeypatch.setattr(rowsums, "BLOCK", 64 * keys)
+    monkeypatch.setattr(module, "_ROWS", 100)
+    rng = np.random.default_rng(21)
+    scores = mixed_rows(rng, 250, keys)
+    if masks:
+        scores[:, 1:][rng.random((250, keys - 1)) < 0.3] = -np.inf
+    (whole,) = row_statistics(scores, [0.7])
+    for name, rows in itertools.product(NAMES, (250, 170, 64, 3, 0)):
+        first, got = chosen_statistics(scores, [1.0, 0.7], [{}, {name: rows}])
+        column = getattr(got, name)
+        # Another selection of rows may be summed in another order.
+        np.testing.assert_allclose(
+            column[:rows],
+            getattr(whole, name)[:rows],
+            rtol=64 * 2.0**-52,
+            atol=32 * 2.0**-52,
+            err_msg=name,
+        )
+        assert np.isnan(column[rows:]).all()
+        for result, others in ((got, set(NAMES) - {name}), (first, NAMES)):
+            assert all(np.isnan(getattr(result, other)).all() for other in others)
+
+
+def test_statistics_of_different_numbers_of_rows():
+    scores = mixed_rows(np.random.default_rng(22), 90, 20)
+    (whole,) = row_statistics(scores, [0.7])
+    (got,) = chosen_statistics(scores, [0.7], [{"frobenius": 90, "spectral": 30, "entropy": 50}])
+    for name, rows in (("frobenius", 90), ("spectral", 30), ("entropy", 50)):
+        np.testing.assert_allclose(
+            getattr(got, name)[:rows], getattr(whole, name)[:rows], rtol=64 * 2.0**-52
+        )
+        assert np.isnan(getattr(got, name)[rows:]).all()
 
 
 def test_the_input_is_never_written_to():

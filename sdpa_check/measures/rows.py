@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from sdpa_check.distributions import parse_dependence
 from sdpa_check.histogram import SampleGrid
 from sdpa_check.measures import scores
 from sdpa_check.records import Fault
-from sdpa_check.softmax import RowStatistics, row_statistics
+from sdpa_check.rowsums import FEW_KEYS
+from sdpa_check.softmax import RowStatistics, chosen_statistics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from sdpa_check.engine import Sums
@@ -35,15 +36,18 @@ AVERAGED = (
     "spectral",
     "inf_norm",
 )
-"""Row statistics whose sum a block returns, in this order."""
+"""Row statistics whose sum a block can return, in this order."""
 
 NORMS = ("frobenius", "spectral", "inf_norm", "trace")
-"""Row statistics whose squares a block returns, in this order, and whose histograms it makes."""
+"""Row statistics whose squares a block can return, in this order, and whose histograms."""
 
 SATURATED = 0.99
 """A row counts as saturated when its largest weight exceeds this."""
 
 _BLOCK_SCORES = 1 << 18
+_BLOCK_ROWS = 1 << 14
+_MOST_VECTORS = 512  # queries, or keys, of a group: a block should not be one group of many rows
+_FEWEST_QUERIES = 16  # fewer would make products slow
 _GROUP_SCORES = 1 << 20
 _DRAW_ELEMENTS = 1 << 21
 _TOGETHER_ELEMENTS = 1 << 18
@@ -51,32 +55,58 @@ _TOGETHER_ELEMENTS = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """How much of a block is done under one multiplier, at an exponential or more a score.
+    """What is measured under one multiplier, and of how many rows, at an exponential a score.
 
     The first 1/`share` of the block's rows are measured: a number that few rows settle need not
     cost what another one needs. Of them the first 1/`closer` are looked at more closely: for ‖J‖₂,
-    which costs as much as all the rest, if `spectral`; and for the quantiles of the norms, which
-    are counted on grids, if `histograms`.
+    which costs as much as all the rest, and for the quantiles of the norms, which are counted.
+
+    Attributes:
+        share: one in how many rows is measured.
+        closer: one in how many of those is looked at more closely.
+        averaged: those of `AVERAGED` that are wanted.
+        squared: those of `NORMS` whose squares are wanted.
+        counted: those of `NORMS` whose histograms are wanted.
     """
 
     share: int = 1
     closer: int = 1
-    spectral: bool = True
-    histograms: bool = True
+    averaged: tuple[str, ...] = AVERAGED
+    squared: tuple[str, ...] = NORMS
+    counted: tuple[str, ...] = NORMS
+
+    @property
+    def spectral(self) -> bool:
+        """Whether ‖J‖₂ is found."""
+        return "spectral" in {*self.averaged, *self.squared, *self.counted}
+
+    def spans(self, rows: int) -> tuple[int, int]:
+        """How many of so many rows are measured, and how many of those are looked at closely."""
+        measured = max(1, rows // self.share)
+        return measured, max(1, measured // self.closer)
+
+    def wanted(self, rows: int) -> dict[str, int]:
+        """The row statistics behind all that is wanted, and of how many of so many rows."""
+        measured, closely = self.spans(rows)
+        found = dict.fromkeys(self.counted, closely)
+        found |= dict.fromkeys((*self.averaged, *self.squared), measured)
+        if self.spectral:
+            found["spectral"] = closely
+        if "saturated" in found:
+            found["one_minus_max"] = found.pop("saturated")
+        return found
 
 
 Grids = tuple[tuple[SampleGrid, ...], ...]
-"""Histogram bins for every multiplier, and every one of `NORMS` where it has histograms."""
+"""Histogram bins for every multiplier, and every norm that is counted under it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowsShape:
     """What a block holds: `groups` times `queries` queries against `key_sets` sets of m keys each.
 
-    Rows of one group share queries and key sets, which makes them cheap to draw. Sharing keys
-    among more than about 4 d_k queries, or a query among more than about d_k/16 sets, would add
-    rows that say little new: all rows of a query have its norm, which varies by √(2/d_k), and all
-    rows of a key set its spread, which varies by √(2/(m d_k)).
+    Rows of one group share queries and key sets, which makes them cheap to draw, but then says
+    less: all rows of a query have its norm, and all rows of a key set its spread.
     """
 
     groups: int
@@ -94,15 +124,36 @@ class RowsShape:
         return self.groups * min(self.queries, self.key_sets)
 
     @classmethod
-    def fitting(cls, dk: int, keys: int, rows: int | None = None) -> RowsShape:
-        """A shape of about 2^18 scores, or of one group; of at most about `rows` rows if given.
+    def fitting(
+        cls, dk: int, keys: int, rows: int | None = None, *, free: int | None = None
+    ) -> RowsShape:
+        """The cheapest shape for a precision; of at most about `rows` rows if given.
 
-        Where the components of a query depend on each other, `dk` is to be the number of
-        independent ones that its norm is worth.
+        With n queries against s key sets a mean over rows has a variance in proportion to
+        (d' + s·m + n)/(n·s): the variance of a logit within a row differs between queries by 2/d'
+        of its square, between key sets by 2/(m·d'), and between rows by 2/m, d' being the number
+        of independent components that a query is worth. Where drawing two components costs as
+        much as measuring a score, the group costs n·s·m + d·(n + s·m)/2 scores. The product of
+        both is least near s·m = √(d·d'/2) keys, but at least one set of them, and
+        n = √(d·(d' + s·m)/2) queries, and changes slowly about that.
+
+        Where few components are free, all queries look along much the same direction and find the
+        same keys largest: rows of a key set then share more than its spread, and 16·(d' + 1)
+        queries are enough.
+
+        Args:
+            dk: number of components d of a query.
+            keys: number m of keys in a row.
+            rows: the wanted number of rows in a block; None for about 2^18 scores.
+            free: d'; None for `dk`, where all components are independent.
         """
-        sets = max(1, min(1024 // keys, dk // 16))
-        queries = min(256, max(32, 4 * dk), max(8, _GROUP_SCORES // (sets * keys)))
-        groups = max(1, min(64, _BLOCK_SCORES // (queries * sets * keys)))
+        free = dk if free is None else free
+        sets = _power_of_two(max(1.0, min(_MOST_VECTORS, math.sqrt(dk * free / 2)) / keys))
+        most = min(_MOST_VECTORS, 16 * (free + 1), max(8, _GROUP_SCORES // (sets * keys)))
+        wanted = _power_of_two(math.sqrt(dk * (free + sets * keys) / 2))
+        queries = min(most, max(_FEWEST_QUERIES, wanted))
+        room = min(_BLOCK_ROWS, _BLOCK_SCORES // keys)
+        groups = max(1, room // (queries * sets))
         if rows is not None and rows < groups * queries * sets:
             sets = max(1, min(sets, rows // 16))
             queries = max(1, min(queries, rows // sets))
@@ -118,12 +169,12 @@ class RowsShape:
 class RowsWork:
     """Blocks of softmax rows of a design, under several multipliers.
 
-    Sums of a block for the i-th multiplier: ``mean{i}`` (Σ over rows of every statistic of
-    `AVERAGED`), ``square{i}`` (Σ of squares of every one of `NORMS`), ``rows{i}`` (the numbers of
-    rows in them: of all that were measured, and of those that were looked at more closely, which is
-    the number behind ‖J‖₂) and, for each of `NORMS` in turn, ``histogram{i}.{norm}`` (the counts of
-    the latter on the given grids, if any). `depths` says for every multiplier how much of it is
-    wanted; empty means all.
+    Sums of a block for the i-th multiplier, of what its depth asks for: ``mean{i}`` (Σ over rows of
+    every statistic that is averaged), ``square{i}`` (Σ of squares of every norm), ``rows{i}`` (the
+    numbers of rows in them: of all that were measured, and of those that were looked at more
+    closely, which is the number behind ‖J‖₂) and, for each norm that is counted,
+    ``histogram{i}.{norm}`` (the counts of the latter on the given grids, if any). Without `depths`
+    all is measured.
     """
 
     design: Design
@@ -151,7 +202,7 @@ class RowsWork:
         """Elementary operations of a block, roughly: what one drawn normal costs counts as 32."""
         shape, d, scores = self.shape, self.design.dk, self.size * self.keys
         drawn = shape.groups * (shape.queries + shape.key_sets * self.keys) * d
-        looks = sum((1.0 + depth.spectral / depth.closer) / depth.share for depth in self._depths)
+        looks = sum((1.0 + each.spectral / each.closer) / each.share for each in self.all_depths)
         return 32.0 * drawn + scores * (d + 32.0 * looks)
 
     @property
@@ -163,65 +214,57 @@ class RowsWork:
         """The same work in blocks of a `parts`-th of the groups, but at least one."""
         return dataclasses.replace(self, shape=self.shape.split(parts))
 
+    @property
+    def all_depths(self) -> tuple[Depth, ...]:
+        """The depth for every multiplier."""
+        return self.depths or (Depth(),) * len(self.multipliers)
+
     def with_grids(self, generator: np.random.Generator) -> RowsWork:
         """The same work with grids that fit its norms, found from one block of its own."""
-        raw = self._scores(generator)
         grids = tuple(
-            tuple(SampleGrid.of(getattr(found, norm)) for norm in self._counted(i))
-            for i, (found, _) in enumerate(self._statistics(raw))
+            tuple(SampleGrid.of(getattr(found, norm)[:closely]) for norm in depth.counted)
+            for depth, (_, closely), found in self._statistics(generator)
         )
         return dataclasses.replace(self, grids=grids)
 
     def block(self, generator: np.random.Generator) -> Sums:
         """Draw one block and return its sums."""
         sums: Sums = {}
-        for i, (closer, others) in enumerate(self._statistics(self._scores(generator))):
-            sums |= _sums(closer, others, i)
-            if self.grids:
-                for norm in self._counted(i):
-                    counts = self.grid(i, norm).counts(getattr(closer, norm))
-                    sums[f"histogram{i}.{norm}"] = counts.astype(np.int32)
+        for i, (depth, (measured, closely), found) in enumerate(self._statistics(generator)):
+            columns = {
+                name: _column(found, name)[: closely if name == "spectral" else measured]
+                for name in {*depth.averaged, *depth.squared}
+            }
+            sums[f"rows{i}"] = np.array([float(measured), float(closely)])
+            sums[f"mean{i}"] = np.array([columns[name].sum() for name in depth.averaged])
+            squares = [np.vdot(columns[name], columns[name]) for name in depth.squared]
+            sums[f"square{i}"] = np.array(squares)
+            for norm in depth.counted if self.grids else ():
+                counts = self.grid(i, norm).counts(getattr(found, norm)[:closely])
+                sums[f"histogram{i}.{norm}"] = counts.astype(np.int32)
         return sums
 
     def grid(self, index: int, norm: str) -> SampleGrid:
         """The bins of one norm under the multiplier of that index."""
-        return self.grids[index][self._counted(index).index(norm)]
+        return self.grids[index][self.all_depths[index].counted.index(norm)]
 
-    def _counted(self, index: int) -> tuple[str, ...]:
-        """The norms that are counted on grids under one multiplier."""
-        depth = self._depths[index]
-        if not depth.histograms:
-            return ()
-        return tuple(norm for norm in NORMS if depth.spectral or norm != "spectral")
-
-    @property
-    def _depths(self) -> tuple[Depth, ...]:
-        return self.depths or (Depth(),) * len(self.multipliers)
-
-    def _statistics(self, raw: NDArray[Any]) -> list[tuple[RowStatistics, RowStatistics]]:
-        """For every multiplier the statistics of the rows looked at more closely, and of others."""
-        ends = [max(1, len(raw) // depth.share) for depth in self._depths]
-        middles = [max(1, e // d.closer) for e, d in zip(ends, self._depths, strict=True)]
-        spectral = [depth.spectral for depth in self._depths]
-        closer = self._of_rows(raw, [(0, middle) for middle in middles], spectral)
-        others = self._of_rows(raw, list(zip(middles, ends, strict=True)), [False] * len(ends))
-        return list(zip(closer, others, strict=True))
-
-    def _of_rows(
-        self, raw: NDArray[Any], spans: list[tuple[int, int]], spectral: list[bool]
-    ) -> list[RowStatistics]:
-        """Statistics of a span of rows under every multiplier; equal spans are centred once."""
-        found: dict[int, RowStatistics] = {}
-        for span in sorted(set(spans)):
-            indices = [i for i, each in enumerate(spans) if each == span]
-            multipliers = [self.multipliers[i] for i in indices]
-            roots = [spectral[i] for i in indices]
-            statistics = row_statistics(raw[slice(*span)], multipliers, spectral=roots)
-            found |= dict(zip(indices, statistics, strict=True))
-        return [found[i] for i in range(len(spans))]
+    def _statistics(
+        self, generator: np.random.Generator
+    ) -> list[tuple[Depth, tuple[int, int], RowStatistics]]:
+        """For every multiplier its depth, its numbers of rows, and the statistics of a block."""
+        raw = self._scores(generator)
+        depths, rows = self.all_depths, len(raw)
+        wanted = [depth.wanted(rows) for depth in depths]
+        found = chosen_statistics(raw, self.multipliers, wanted)
+        return [(d, d.spans(rows), each) for d, each in zip(depths, found, strict=True)]
 
     def _scores(self, generator: np.random.Generator) -> NDArray[Any]:
         return raw_scores(generator, self.design, self.shape, self.fault)
+
+
+def _power_of_two(x: float) -> int:
+    """The one nearest to x in ratio."""
+    return 1 << round(math.log2(x))
 
 
 def row_length(design: Design) -> int:
@@ -240,66 +283,73 @@ def raw_scores(
 ) -> NDArray[Any]:
     """Raw scores of a block, shape (rows, m): a row for every pair of a query and a key set.
 
-    Small groups are drawn several at once, and large ones in slices of keys, so that memory stays
-    bounded however many keys there are.
+    Rows come group by group; within it query by query, but short ones key set by key set: those
+    lie in memory key by key, as `rowsums` takes them fastest. Small groups are drawn several at
+    once, and the keys of large ones in slices, so that memory stays bounded however many there are.
     """
     keys = row_length(design)
-    total = shape.key_sets * keys
-    out = np.empty((shape.groups, shape.queries, total), scores.precision(design))
-    together = _TOGETHER_ELEMENTS // (design.dk * (shape.queries + total))
-    if together < 2:
-        for group in out:
-            _fill_group(generator, design, group, fault)
-        return out.reshape(-1, keys)
-    for first in range(0, shape.groups, together):
-        part = out[first : first + together]
-        q = scores.vectors(generator, design, design.query, len(part) * shape.queries, fault)
-        k = scores.vectors(generator, design, design.key, len(part) * total, fault)
-        of_groups = (x.reshape(design.dk, len(part), -1).transpose(1, 0, 2) for x in (q, k))
-        for group, queries, own in zip(part, *of_groups, strict=True):
-            group[:] = scores.products(design, queries, own, fault)
-    return out.reshape(-1, keys)
+    short = keys < FEW_KEYS
+    vectors = shape.queries + shape.key_sets * keys
+    together = max(1, _TOGETHER_ELEMENTS // (design.dk * vectors))
+    parts = [
+        _group_scores(
+            generator,
+            design,
+            dataclasses.replace(shape, groups=min(together, shape.groups - first)),
+            fault,
+            key_major=short,
+        )
+        for first in range(0, shape.groups, together)
+    ]
+    found = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    if not short:
+        return found.reshape(-1, keys)
+    found = found.reshape(shape.groups, shape.key_sets, keys, shape.queries)
+    return found.transpose(2, 0, 1, 3).reshape(keys, -1).T
 
 
-def _fill_group(
-    generator: np.random.Generator, design: Design, group: NDArray[Any], fault: Fault
-) -> None:
-    """The scores of one group, shape (queries, keys of all sets), its keys drawn in slices."""
-    queries, total = group.shape
-    width = max(64, _DRAW_ELEMENTS // design.dk)
-    q = scores.vectors(generator, design, design.query, queries, fault)
+def _group_scores(
+    generator: np.random.Generator,
+    design: Design,
+    shape: RowsShape,
+    fault: Fault,
+    *,
+    key_major: bool,
+) -> NDArray[Any]:
+    """The scores of some groups: (groups, queries, keys of all sets), or the last two exchanged."""
+    d, groups, total = design.dk, shape.groups, shape.key_sets * row_length(design)
+    drawn = scores.vectors(generator, design, design.query, groups * shape.queries, fault)
+    q = drawn.reshape(d, groups, shape.queries).transpose(1, 0, 2)
+
+    def products(n: int) -> NDArray[Any]:
+        """The scores of the next n keys of every group."""
+        drawn = scores.vectors(generator, design, design.key, groups * n, fault)
+        k = drawn.reshape(d, groups, n).transpose(1, 0, 2)
+        return _products(design, q, k, fault, key_major=key_major)
+
+    width = max(64, _DRAW_ELEMENTS // d)
+    if groups > 1 or total <= width:
+        return products(total)
+    found = np.empty((1, total, shape.queries) if key_major else (1, shape.queries, total), q.dtype)
+    by_key = found if key_major else found.transpose(0, 2, 1)
     for start in range(0, total, width):
-        n = min(width, total - start)
-        k = scores.vectors(generator, design, design.key, n, fault)
-        group[:, start : start + n] = scores.products(design, q, k, fault)
+        piece = products(min(width, total - start))
+        by_key[:, start : start + width] = piece if key_major else piece.transpose(0, 2, 1)
+    return found
 
 
-def _sums(closer: RowStatistics, others: RowStatistics, index: int) -> Sums:
-    """The sums of one multiplier; ‖J‖₂ is known of the rows that were looked at more closely."""
-    parts = [closer, others] if len(others.entropy) else [closer]
-    counts = [float(len(part.entropy)) for part in parts]
-    return {
-        f"rows{index}": np.array([sum(counts), counts[0]]),
-        f"mean{index}": np.array([_total(parts, name, _sum) for name in AVERAGED]),
-        f"square{index}": np.array([_total(parts, name, _sum_of_squares) for name in NORMS]),
-    }
-
-
-def _total(
-    parts: list[RowStatistics], name: str, of: Callable[[NDArray[np.float64]], float]
-) -> float:
-    return sum(of(_column(part, name)) for part in (parts[:1] if name == "spectral" else parts))
+def _products(
+    design: Design, q: NDArray[Any], k: NDArray[Any], fault: Fault, *, key_major: bool
+) -> NDArray[Any]:
+    if parse_dependence(design.corr).qk_rho:
+        pairs = zip(q, k, strict=True)
+        found = np.stack([scores.products(design, *pair, fault) for pair in pairs])
+        return found.transpose(0, 2, 1) if key_major else found
+    one, other = (k, q) if key_major else (q, k)
+    return np.asarray(one.transpose(0, 2, 1) @ other)
 
 
 def _column(statistics: RowStatistics, name: str) -> NDArray[np.float64]:
     if name == "saturated":
         return (statistics.one_minus_max < 1 - SATURATED).astype(np.float64)
     return cast("NDArray[np.float64]", getattr(statistics, name))
-
-
-def _sum(x: NDArray[np.float64]) -> float:
-    return float(x.sum())
-
-
-def _sum_of_squares(x: NDArray[np.float64]) -> float:
-    return float(np.vdot(x, x))

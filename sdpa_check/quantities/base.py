@@ -84,7 +84,8 @@ class Quantity:
         statistic: how rows are summarised where a case does not say.
         sweep: whether it compares several designs.
         lead: whether the sample size is planned for it alone; others get at most a multiple.
-        parts: what it reads of a block of dot products, see `measures.dot.PARTS`.
+        parts: what it reads of a block, by the names in `measures.dot.PARTS`, those of the row
+            statistics (`measures.rows`), and so on for every kind of block.
         estimate: samples (one per design) → estimate.
         predict: the theory.
         band: (case, prediction, relative tolerance) → half-width of the equivalence band.

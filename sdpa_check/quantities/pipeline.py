@@ -12,7 +12,7 @@ import numpy as np
 from sdpa_check import estimates
 from sdpa_check.errors import InputError
 from sdpa_check.logits.transforms import Context
-from sdpa_check.measures.pipeline import AVERAGED, LOGITS, SPREAD, pipeline_of
+from sdpa_check.measures.pipeline import LOGITS, pipeline_of
 from sdpa_check.quantities.base import Case, Quantity, Sample, relative
 from sdpa_check.quantities.params import required
 from sdpa_check.records import Design, Estimate, Prediction
@@ -36,6 +36,13 @@ def pipeline_text(case: Case) -> str:
     return str(pipeline_of(str(required(case.inputs, "pipeline"))))
 
 
+def reads(asked: Quantity, case: Case) -> tuple[str, ...]:
+    """What a case reads of a block, see `measures.pipeline.PARTS`."""
+    if (case.statistic or asked.statistic) not in _LEVELS:
+        return asked.parts
+    return tuple(f"histogram.{name}" for name in asked.parts)
+
+
 def _logits(function: Callable[[dict[str, NDArray[Any]]], NDArray[Any]]) -> Callable[..., Estimate]:
     """A function of the sums of `LOGITS`."""
 
@@ -44,8 +51,7 @@ def _logits(function: Callable[[dict[str, NDArray[Any]]], NDArray[Any]]) -> Call
         del case
         total = sample.replicates.sums["logits"].sum(axis=0)
         if total[LOGITS.index("count")] == 0:
-            reason = "every row overflows"
-            return estimates.bare(math.nan, sample.replicates.count, 0, reason)
+            return _without_rows(sample)
         return estimates.function_of_means(
             sample.replicates,
             lambda m: function({name: m["logits"][:, i] for i, name in enumerate(LOGITS)}),
@@ -77,45 +83,46 @@ def _variance(m: dict[str, NDArray[Any]]) -> NDArray[Any]:
 
 def _average(name: str) -> Callable[..., Estimate]:
     """The mean over rows of one row statistic."""
-    column, rows = AVERAGED.index(name), LOGITS.index("rows")
+
+    def mean(m: Means) -> NDArray[Any]:
+        return np.asarray(m[name][:, 1] / m[name][:, 0])
 
     def estimate(case: Case, samples: tuple[Sample, ...]) -> Estimate:
         del case
         (sample,) = samples
-
-        def mean(m: Means) -> NDArray[Any]:
-            return np.asarray(m["mean"][:, column] / m["logits"][:, rows])
-
-        counted = int(sample.replicates.sums["logits"][:, rows].sum())
+        counted = int(sample.replicates.sums[name][:, 0].sum())
         if counted == 0:
-            return estimates.bare(math.nan, sample.replicates.count, 0, "every row overflows")
+            return _without_rows(sample)
         return estimates.function_of_means(sample.replicates, mean, samples=counted)
 
     return estimate
 
 
+def _without_rows(sample: Sample) -> Estimate:
+    return estimates.bare(math.nan, sample.replicates.count, 0, "every row overflows")
+
+
 def _norm(name: str, statistic: str | None = None) -> Callable[..., Estimate]:
     """The RMS or a quantile over rows of one norm."""
-    column, rows = SPREAD.index(name), LOGITS.index("rows")
+    histogram = f"histogram.{name}"
 
     def rms(m: Means) -> NDArray[Any]:
-        return np.asarray(np.sqrt(m["square"][:, column] / m["logits"][:, rows]))
+        return np.asarray(np.sqrt(m[name][:, 1] / m[name][:, 0]))
 
     def estimate(case: Case, samples: tuple[Sample, ...]) -> Estimate:
         (sample,) = samples
-        asked = statistic or case.statistic or "rms"
-        counted = int(sample.replicates.sums["logits"][:, rows].sum())
+        asked, sums = statistic or case.statistic or "rms", sample.replicates.sums
+        if asked != "rms" and asked not in _LEVELS:
+            raise InputError("statistic", asked, "rms, median, q05 or q95")
+        counted = int((sums[name][:, 0] if asked == "rms" else sums[histogram]).sum())
         if counted == 0:
-            return estimates.bare(math.nan, sample.replicates.count, 0, "every row overflows")
+            return _without_rows(sample)
         _refuse_without_way_back(name, case)
         if asked == "rms":
             return estimates.function_of_means(sample.replicates, rms, samples=counted)
-        if asked not in _LEVELS:
-            raise InputError("statistic", asked, "rms, median, q05 or q95")
-        counts = sample.replicates.sums[f"histogram.{name}"]
-        grid = cast("PipelineWork", sample.work).grids[column]
+        grid = cast("PipelineWork", sample.work).grid(name)
         return estimates.quantile_combination(
-            counts, grid, (_LEVELS[asked],), (1.0,), samples=counted
+            sums[histogram], grid, (_LEVELS[asked],), (1.0,), samples=counted
         )
 
     return estimate
@@ -178,30 +185,24 @@ def _measured_only(case: Case) -> Prediction:
     return Prediction(value=None, kind="none", source="measured only: no closed form is known")
 
 
-def _std_band(case: Case, prediction: Prediction, tolerance: float) -> float:
-    """Relative; twice `tolerance` where a score draws weights of its own, v with them Σv²."""
-    return relative(case, prediction, _widened(case, tolerance))
-
-
-def _widened(case: Case, tolerance: float) -> float:
-    return (2.0 if pipeline_of(pipeline_text(case)).score.draws_weights else 1.0) * tolerance
-
-
 def _spread_band(case: Case, prediction: Prediction, tolerance: float) -> float:
-    """A mean is held to `tolerance` standard deviations of the logits."""
+    """A mean is held to `tolerance` standard deviations of the logits: it may well be 0."""
     std = _account(pipeline_text(case), case.design, case.d_model).std.value
-    return _widened(case, tolerance) * (std or abs(prediction.value or 0.0) or math.inf)
+    return tolerance * (std or abs(prediction.value or 0.0) or math.inf)
 
 
 def _entropy_band(case: Case, prediction: Prediction, tolerance: float) -> float:
-    """Twice `tolerance` times the distance from the nearer of 0 and ln m: an account, no census."""
+    """`tolerance` times the smaller of 2 (ln m − H) and 1.5 H.
+
+    The information is in the distance from what H is for any nearly uniform or nearly one-hot row,
+    ln m or 0; and it is about the std of the logits. Where rows are nearly uniform, ln m − H grows
+    like the square of the std, so that an error of `tolerance` in the std moves it by twice that.
+    Where they are nearly one-hot, H falls like the inverse of the std, or a little faster. A run
+    that is planned for a band tells apart what is twice the band away: 1.5 is the most with which
+    a multiplier that is wrong by three `tolerance` is still refuted there.
+    """
     value, top = prediction.value or 0.0, math.log(case.design.keys or 2)
-    return 2 * tolerance * min(value, top - value)
-
-
-def _norm_band(case: Case, prediction: Prediction, tolerance: float) -> float:
-    """Twice `tolerance`, relative."""
-    return relative(case, prediction, 2 * tolerance)
+    return tolerance * min(2 * (top - value), 1.5 * value)
 
 
 def _quantity(
@@ -211,6 +212,7 @@ def _quantity(
     predict: Callable[[Case], Prediction] = _measured_only,
     band: Callable[[Case, Prediction, float], float] = relative,
     *,
+    parts: tuple[str, ...],
     unit: str = "1",
     statistic: str | None = None,
     lead: bool = True,
@@ -226,6 +228,7 @@ def _quantity(
         predict=predict,
         band=band,
         lead=lead,
+        parts=parts,
     )
 
 
@@ -236,38 +239,42 @@ QUANTITIES = (
         _logits(_mean),
         _predicted("mean"),
         _spread_band,
+        parts=("logits",),
     ),
     _quantity(
         "ledger.variance",
         "Var[x], over queries, keys and positions",
         _logits(_variance),
         _predicted("variance"),
+        parts=("logits",),
     ),
     _quantity(
         "ledger.std",
         "√Var[x]",
         _logits(lambda m: np.sqrt(_variance(m))),
         _predicted("std"),
-        _std_band,
+        parts=("logits",),
     ),
     _quantity(
         "ledger.within_variance",
         "E of the variance of x within a row: what the softmax sees",
         _logits(lambda m: m["within"] / m["rows"]),
         _predicted("within_variance"),
+        parts=("logits",),
     ),
     _quantity(
         "ledger.within_std",
         "its square root",
         _logits(lambda m: np.sqrt(m["within"] / m["rows"])),
         _predicted_within_std,
-        _std_band,
+        parts=("logits",),
     ),
     _quantity(
         "ledger.overflow",
         "share of rows with a logit that is not finite",
         _overflow,
         lead=False,
+        parts=("logits",),
     ),
     _quantity(
         "ledger.entropy",
@@ -277,35 +284,44 @@ QUANTITIES = (
         _entropy_band,
         unit="nats",
         lead=False,
+        parts=("entropy",),
     ),
-    _quantity("ledger.effective_keys", "E[1/Σp²]", _average("effective_keys"), lead=False),
-    _quantity("ledger.max_weight", "E[max p]", _average("max_weight"), lead=False),
+    _quantity(
+        "ledger.effective_keys",
+        "E[1/Σp²]",
+        _average("effective_keys"),
+        lead=False,
+        parts=("effective_keys",),
+    ),
+    _quantity(
+        "ledger.max_weight", "E[max p]", _average("max_weight"), lead=False, parts=("max_weight",)
+    ),
     _quantity(
         "ledger.frobenius",
         "‖J‖_F",
         _norm("frobenius"),
         _predicted("frobenius_rms", "rms"),
-        _norm_band,
         statistic="rms",
         lead=False,
+        parts=("frobenius",),
     ),
     _quantity(
         "gradient.logits",
         "‖∂L/∂s‖ = ‖J g‖, g = ∂L/∂p of independent N(0, 1) entries",
         _norm("gradient_logits"),
         _predicted("frobenius_rms", "rms"),
-        _norm_band,
         statistic="rms",
         lead=False,
+        parts=("gradient_logits",),
     ),
     _quantity(
         "gradient.query",
         "‖∂L/∂q‖ = |c| ‖Kᵀ J g‖",
         _norm("gradient_query"),
         _predicted("gradient_query_rms", "rms"),
-        _norm_band,
         statistic="rms",
         lead=False,
+        parts=("gradient_query",),
     ),
     _quantity(
         "gradient.w_q",
@@ -313,17 +329,20 @@ QUANTITIES = (
         _norm("gradient_w_q"),
         statistic="rms",
         lead=False,
+        parts=("gradient_w_q",),
     ),
     _quantity(
         "gradient.burstiness",
         "RMS over median of ‖∂L/∂s‖",
         _burstiness("gradient_logits"),
         lead=False,
+        parts=("gradient_logits", "histogram.gradient_logits"),
     ),
     _quantity(
         "gradient.query_burstiness",
         "RMS over median of ‖∂L/∂q‖",
         _burstiness("gradient_query"),
         lead=False,
+        parts=("gradient_query", "histogram.gradient_query"),
     ),
 )

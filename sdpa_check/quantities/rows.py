@@ -41,13 +41,13 @@ def _rows(sample: Sample, column: int) -> int:
     return int(sample.replicates.sums[f"rows{_index(sample)}"][:, column].sum())
 
 
-def _column(name: str) -> int:
+def _which(name: str) -> int:
     """Which rows are behind a statistic."""
     return _CLOSER if name == "spectral" else _ALL
 
 
-def _is_spectral(asked: Quantity) -> bool:
-    return asked.name == "jacobian.spectral"
+def _depth_of(sample: Sample) -> Depth:
+    return cast("RowsWork", sample.work).all_depths[_index(sample)]
 
 
 def _is_quantile(asked: Quantity, case: Case) -> bool:
@@ -56,7 +56,7 @@ def _is_quantile(asked: Quantity, case: Case) -> bool:
 
 def looks_closer(asked: Quantity, case: Case) -> bool:
     """Whether a number comes from the rows of a block that are looked at more closely."""
-    return _is_spectral(asked) or _is_quantile(asked, case)
+    return "spectral" in asked.parts or _is_quantile(asked, case)
 
 
 def depth(asked: Iterable[tuple[Quantity, Case]], *, judged: bool) -> Depth:
@@ -67,11 +67,18 @@ def depth(asked: Iterable[tuple[Quantity, Case]], *, judged: bool) -> Depth:
         judged: whether anything is to be judged by those that look closer. Where they are only
             shown, a fourth of the rows is enough.
     """
-    listed = list(asked)
+    read: dict[str, set[str]] = {"averaged": set(), "squared": set(), "counted": set()}
+    closer = False
+    for each, case in asked:
+        squared = (case.statistic or each.statistic) == "rms"
+        how = "counted" if _is_quantile(each, case) else "squared" if squared else "averaged"
+        read[how].update(each.parts)
+        closer |= looks_closer(each, case)
     return Depth(
-        closer=1 if judged else 4,
-        spectral=any(_is_spectral(each) for each, _ in listed),
-        histograms=any(_is_quantile(each, case) for each, case in listed),
+        closer=4 if closer and not judged else 1,
+        averaged=tuple(name for name in AVERAGED if name in read["averaged"]),
+        squared=tuple(name for name in NORMS if name in read["squared"]),
+        counted=tuple(name for name in NORMS if name in read["counted"]),
     )
 
 
@@ -79,11 +86,11 @@ def _average(
     name: str, transform: Callable[[float, int], float] = lambda factor, _: factor
 ) -> Callable[[Case, tuple[Sample, ...]], Estimate]:
     """The mean over rows of one statistic, times transform(1, m)."""
-    column, which = AVERAGED.index(name), _column(name)
+    which = _which(name)
 
     def estimate(case: Case, samples: tuple[Sample, ...]) -> Estimate:
         (sample,) = samples
-        i = _index(sample)
+        i, column = _index(sample), _depth_of(sample).averaged.index(name)
         key, rows = f"mean{i}", f"rows{i}"
         found = estimates.function_of_means(
             sample.replicates,
@@ -97,9 +104,9 @@ def _average(
 
 def _norm(name: str) -> Callable[[Case, tuple[Sample, ...]], Estimate]:
     """One Jacobian norm over rows, by the statistic that the case asks for."""
-    column, which = NORMS.index(name), _column(name)
+    which = _which(name)
 
-    def rms(i: int, m: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+    def rms(i: int, column: int, m: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
         return cast("NDArray[Any]", np.sqrt(m[f"square{i}"][:, column] / m[f"rows{i}"][:, which]))
 
     def estimate(case: Case, samples: tuple[Sample, ...]) -> Estimate:
@@ -108,7 +115,8 @@ def _norm(name: str) -> Callable[[Case, tuple[Sample, ...]], Estimate]:
         if statistic == "mean":
             return _average(name)(case, samples)
         if statistic == "rms":
-            function, rows = partial(rms, i), _rows(sample, which)
+            column = _depth_of(sample).squared.index(name)
+            function, rows = partial(rms, i, column), _rows(sample, which)
             return estimates.function_of_means(sample.replicates, function, samples=rows)
         counts = sample.replicates.sums[f"histogram{i}.{name}"]
         grid = cast("RowsWork", sample.work).grid(i, name)
@@ -129,7 +137,7 @@ def _argmax_distance(case: Case, samples: tuple[Sample, ...]) -> Estimate:
     (sample,) = samples
     i = _index(sample)
     key, rows = f"mean{i}", f"rows{i}"
-    top, squares = AVERAGED.index("max_weight"), AVERAGED.index("sum_squares")
+    top, squares = map(_depth_of(sample).averaged.index, ("max_weight", "sum_squares"))
     return estimates.function_of_means(
         sample.replicates,
         lambda m: 1 + (m[key][:, squares] - 2 * m[key][:, top]) / m[rows][:, _ALL],
@@ -231,10 +239,11 @@ _weights_band = _information(lambda e, m: min(e.trace, e.sum_squares_excess / m)
 def _row_quantity(
     name: str,
     formula: str,
+    parts: tuple[str, ...],
     estimate: Callable[[Case, tuple[Sample, ...]], Estimate],
     predict: Callable[[Case], Prediction] = _none,
-    band: Callable[[Case, Prediction, float], float] = _relative,
     *,
+    band: Callable[[Case, Prediction, float], float] = _relative,
     unit: str = "1",
     statistic: bool = False,
 ) -> Quantity:
@@ -244,6 +253,7 @@ def _row_quantity(
         unit=unit,
         sampling="rows",
         params=("scale", "statistic") if statistic else ("scale",),
+        parts=parts,
         statistic="rms" if statistic else None,
         estimate=estimate,
         predict=predict,
@@ -254,9 +264,10 @@ def _row_quantity(
 DEFICIT = _row_quantity(
     "softmax.entropy_deficit",
     "ln m − E[H]",
+    ("entropy_deficit",),
     _average("entropy_deficit"),
     _exact(lambda e, _: e.entropy_deficit, "ln m − E[H]"),
-    _entropy_band,
+    band=_entropy_band,
     unit="nats",
 )
 """How far the rows are from uniform; its growth with d_k is a quantity of its own."""
@@ -265,56 +276,73 @@ QUANTITIES = (
     _row_quantity(
         "softmax.entropy",
         "E[H], H = −Σ p ln p",
+        ("entropy",),
         _average("entropy"),
         _exact(lambda e, _: e.entropy, "E[H] = E[ln Z] − E[τ²(1 − Σp²)]"),
-        _entropy_band,
+        band=_entropy_band,
         unit="nats",
     ),
     DEFICIT,
     _row_quantity(
         "softmax.entropy_ratio",
         "E[H]/ln m",
+        ("entropy",),
         _average("entropy", lambda one, m: one / math.log(m)),
         _exact(lambda e, m: e.entropy / math.log(m), "E[H]/ln m"),
-        _information(lambda e, m: min(e.entropy, e.entropy_deficit) / math.log(m)),
+        band=_information(lambda e, m: min(e.entropy, e.entropy_deficit) / math.log(m)),
     ),
-    _row_quantity("softmax.max_weight", "E[max p]", _average("max_weight")),
+    _row_quantity("softmax.max_weight", "E[max p]", ("max_weight",), _average("max_weight")),
     _row_quantity(
         "softmax.sum_squares",
         "E[Σp²]",
+        ("sum_squares",),
         _average("sum_squares"),
         _exact(lambda e, _: e.sum_squares, "E[Σp²]"),
-        _weights_band,
+        band=_weights_band,
     ),
     _row_quantity(
         "softmax.sum_squares_excess",
         "m E[Σp²] − 1",
+        ("sum_squares_excess",),
         _average("sum_squares_excess"),
         _exact(lambda e, _: e.sum_squares_excess, "m E[Σp²] − 1"),
-        _information(lambda e, m: min(m * e.trace, e.sum_squares_excess)),
+        band=_information(lambda e, m: min(m * e.trace, e.sum_squares_excess)),
     ),
-    _row_quantity("softmax.effective_keys", "E[1/Σp²]", _average("effective_keys")),
-    _row_quantity("softmax.saturated_fraction", "P(max p > 0.99)", _average("saturated")),
+    _row_quantity(
+        "softmax.effective_keys", "E[1/Σp²]", ("effective_keys",), _average("effective_keys")
+    ),
+    _row_quantity(
+        "softmax.saturated_fraction", "P(max p > 0.99)", ("saturated",), _average("saturated")
+    ),
     _row_quantity(
         "softmax.argmax_distance",
         "E‖o − v*‖²/d_v = 1 − 2E[max p] + E[Σp²]: output o = Σ p v, v* the likeliest value",
+        ("max_weight", "sum_squares"),
         _argmax_distance,
     ),
     _row_quantity(
         "jacobian.frobenius",
         "‖J‖_F of J = diag(p) − ppᵀ",
+        ("frobenius",),
         _norm("frobenius"),
         _norm_prediction("rms", _exact(lambda e, _: e.frobenius_rms, "RMS ‖J‖_F")),
         statistic=True,
     ),
-    _row_quantity("jacobian.spectral", "‖J‖₂", _norm("spectral"), statistic=True),
-    _row_quantity("jacobian.inf_norm", "‖J‖_∞ = 2p₁(1 − p₁)", _norm("inf_norm"), statistic=True),
+    _row_quantity("jacobian.spectral", "‖J‖₂", ("spectral",), _norm("spectral"), statistic=True),
+    _row_quantity(
+        "jacobian.inf_norm",
+        "‖J‖_∞ = 2p₁(1 − p₁)",
+        ("inf_norm",),
+        _norm("inf_norm"),
+        statistic=True,
+    ),
     _row_quantity(
         "jacobian.trace",
         "tr J = 1 − Σp²",
+        ("trace",),
         _norm("trace"),
         _norm_prediction("mean", _exact(lambda e, _: e.trace, "E[tr J] = 1 − E[Σp²]")),
-        _weights_band,
+        band=_weights_band,
         statistic=True,
     ),
 )

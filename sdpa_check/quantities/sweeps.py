@@ -176,6 +176,7 @@ QUANTITIES = (
         formula="slope of ln(ln m − E[H]) on ln d_k",
         unit="1",
         sampling="rows",
+        parts=DEFICIT.parts,
         params=("scale",),
         sweep=True,
         estimate=_deficit_exponent,

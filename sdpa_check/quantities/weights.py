@@ -11,7 +11,7 @@ import numpy as np
 from sdpa_check import estimates
 from sdpa_check.distributions import component_law, parse_dependence
 from sdpa_check.errors import InputError
-from sdpa_check.measures.weights import EXTREMES, WEIGHT_GRID, WeightsWork
+from sdpa_check.measures.weights import WEIGHT_GRID, WeightsWork
 from sdpa_check.quantities.base import Case, Quantity, Sample, relative
 from sdpa_check.quantities.moments import without_moment
 from sdpa_check.quantities.params import required
@@ -29,6 +29,13 @@ if TYPE_CHECKING:
 _STATISTICS = ("mean", *LEVELS)
 
 
+def reads(asked: Quantity, case: Case) -> tuple[str, ...]:
+    """Which parts of a block of weights a quantity reads, see `measures.weights.PARTS`."""
+    if asked.statistic is None or _statistic(case) == "mean":
+        return asked.parts
+    return tuple(part.replace("total.", "histogram.") for part in asked.parts)
+
+
 def _work(sample: Sample) -> WeightsWork:
     return cast("WeightsWork", sample.work)
 
@@ -39,7 +46,6 @@ def _rows(sample: Sample) -> int:
 
 def _extreme(name: str) -> Callable[[Case, tuple[Sample, ...]], Estimate]:
     """|c| times the mean, or a quantile, over rows of one of `EXTREMES`."""
-    column = EXTREMES.index(name)
 
     def estimate(case: Case, samples: tuple[Sample, ...]) -> Estimate:
         (sample,) = samples
@@ -47,7 +53,7 @@ def _extreme(name: str) -> Callable[[Case, tuple[Sample, ...]], Estimate]:
         if statistic == "mean":
             return estimates.function_of_means(
                 sample.replicates,
-                lambda m: factor * m["total"][:, column] / m["rows"],
+                lambda m: factor * m[f"total.{name}"] / m["rows"],
                 samples=_rows(sample),
                 withheld=without_moment(2, case.design),
             )
@@ -206,6 +212,7 @@ def _row_extreme(name: str, formula: str, predict: Callable[[Case], Prediction])
         unit="1",
         sampling="weights",
         params=("scale", "statistic"),
+        parts=(f"total.{name}",),
         statistic="mean",
         estimate=_extreme(name),
         predict=predict,
@@ -216,10 +223,11 @@ def _row_extreme(name: str, formula: str, predict: Callable[[Case], Prediction])
 def _share(
     name: str,
     formula: str,
+    part: str,
     estimate: Callable[[Case, tuple[Sample, ...]], Estimate],
     predict: Callable[[Case], Prediction] = _none,
-    params: tuple[str, ...] = ("threshold",),
     *,
+    params: tuple[str, ...] = ("threshold",),
     lead: bool = True,
 ) -> Quantity:
     return Quantity(
@@ -228,6 +236,7 @@ def _share(
         unit="1",
         sampling="weights",
         params=("scale", *params),
+        parts=(part,),
         estimate=estimate,
         predict=predict,
         band=share_band,
@@ -254,17 +263,20 @@ QUANTITIES = (
     _share(
         "logit.row_exceedance",
         "share of rows with max|x| > threshold",
+        "histogram.max_abs",
         _beyond("max_abs"),
         _predict_row_exceedance,
     ),
     _share(
         "logit.top_gap_exceedance",
         "share of rows whose largest logit leads the second by more than threshold",
+        "histogram.top_gap",
         _beyond("top_gap"),
     ),
     _share(
         "softmax.weight_share",
         "share of the weights p with low ≤ p ≤ high",
+        "weights",
         _weight_share,
         params=("low", "high"),
         lead=False,  # in a long row large weights are so rare that they would ask for anything
@@ -272,6 +284,7 @@ QUANTITIES = (
     _share(
         "softmax.runner_up_exceeds",
         "share of rows whose second largest weight exceeds threshold",
+        "runner_up",
         _runner_up,
     ),
 )

@@ -9,6 +9,7 @@ import pytest
 
 from sdpa_check.logits.pipeline import parse
 from sdpa_check.logits.transforms import Context
+from sdpa_check.logits.transforms.projection import _orthonormal
 
 EPS = 2.0**-52
 D, DIM = 96, 16
@@ -109,10 +110,10 @@ def test_queries_and_keys_share_the_direction_and_not_the_matrix():
     assert abs(cosine) < 0.99
 
 
-def slow_source(rng, d, width, n, m, common):
-    """Kaiming's, number by number, from the same draws."""
-    draws = [math.sqrt(2 / width) * rng.standard_normal((d, width)) for _ in range(2)]
-    inputs = [rng.standard_normal((width, size)) for size in (n, m)]
+def slow_source(rng, d, width, n, m, common, times=1):
+    """Kaiming's, number by number, from the same draws: q and k, as often as there are matrices."""
+    inputs = [rng.standard_normal((width, size)) for size in (n, m)] * times
+    draws = [math.sqrt(2 / width) * rng.standard_normal((d, width)) for _ in inputs]
     made = []
     for w, z in zip(draws, inputs, strict=True):
         vectors = []
@@ -134,6 +135,55 @@ def test_slow_twin(common):
     slow_q, slow_k = slow_source(np.random.default_rng(9), 5, 12, 3, 4, common)
     np.testing.assert_allclose(q, slow_q, rtol=0, atol=1e-12)
     np.testing.assert_allclose(k, slow_k, rtol=0, atol=1e-12)
+
+
+def test_matrices_are_drawn_anew_for_the_same_inputs():
+    context = Context(dk=5, keys=4, queries=3, weights=3)
+    pairs = list(source("kaiming,12,0.8").repeated(np.random.default_rng(9), context))
+    right = slow_source(np.random.default_rng(9), 5, 12, 3, 4, 0.8, times=3)
+    assert len(pairs) == 3
+    for (q, k), slow_q, slow_k in zip(pairs, right[::2], right[1::2], strict=True):
+        np.testing.assert_allclose(q, slow_q, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(k, slow_k, rtol=0, atol=1e-12)
+
+
+@inits
+@pytest.mark.parametrize("weights", [1, 3])
+def test_how_much_is_drawn(init, weights):
+    class Counting(np.random.Generator):
+        drawn = 0
+
+        def standard_normal(self, size, **kwargs):
+            self.drawn += math.prod(size)
+            return super().standard_normal(size, **kwargs)
+
+        def uniform(self, low, high, size):
+            self.drawn += math.prod(size)
+            return super().uniform(low, high, size)
+
+    context = Context(dk=8, keys=5, queries=3, weights=weights)
+    rng = Counting(np.random.PCG64(0))
+    made = source(f"{init},32")
+    assert len(list(made.repeated(rng, context))) == weights
+    assert rng.drawn == made.draws(context)
+
+
+@pytest.mark.parametrize(("dk", "width"), [(1, 2), (16, 32), (16, 31), (16, 16), (64, 512)])
+def test_orthonormal_rows_are_those_of_gram_and_schmidt(dk, width):
+    """Each row of Z less what lies in the span of those before it, by loops.
+
+    Both lose digits with the square of how close Z is to linear dependence.
+    """
+    z = np.random.default_rng(7).standard_normal((dk, width))
+    right = []
+    for row in z:
+        left = row
+        for _ in range(2):
+            left = left - sum((left @ other) * other for other in right)
+        right.append(left / np.linalg.norm(left))
+    near = 4 * width * EPS * np.linalg.cond(z) ** 2
+    np.testing.assert_allclose(_orthonormal(z), right, rtol=0, atol=near)
+    assert near < 1e-7
 
 
 @inits

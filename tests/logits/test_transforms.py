@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import cmath
+import dataclasses
 import math
 
 import numpy as np
@@ -210,6 +211,36 @@ def test_logn_and_yarn_factors():
     assert factors == pytest.approx([1, 1.296, 1.631, 1.813], abs=5e-4)
 
 
+@pytest.mark.parametrize(
+    ("text", "octaves"),
+    [
+        ("dot", 0),
+        ("additive", 0),
+        ("rope", 0),
+        ("scale:8", 3),
+        ("scale:sqrt", 3),
+        ("scale_qk:0.5", 2),
+        ("temperature:1024", 10),
+        ("softcap:0.125", 3),
+        ("qk_norm:rms,2", 4),
+        ("qk_norm:l2,2", 1),
+        ("alibi:0", 0),
+        ("alibi:0.125", 0),
+        ("alibi:4", 5),
+        ("proj:xavier,16", 0),
+        ("proj:normal=2,16", 3),
+        ("proj:xavier,16,256", math.inf),
+        ("dtype:float16", math.inf),
+        ("user:numpy:sin", math.inf),
+        ("user_k:numpy:sin", math.inf),
+        ("scale_qk:1e200", math.inf),
+    ],
+)
+def test_by_how_much_a_step_may_change_sizes(text, octaves):
+    (step,) = parse(text).transforms or (parse(text).score,)
+    assert step.octaves(Context(dk=64, keys=8)) == octaves
+
+
 # --- vectors ---------------------------------------------------------------------------------
 
 vectors = hnp.arrays(np.float64, (6, 4), elements=st.floats(0.125, 8) | st.floats(-8, -0.125))
@@ -273,6 +304,22 @@ def test_rotation_commutes_with_a_scalar(q, k, exponent):
     assert (np.abs(one - other) <= 2 * (4 + 6) * EPS * size).all()
 
 
+@pytest.mark.parametrize("keys", [5, 70_000])
+def test_kept_angles_are_those_of_the_positions(keys):
+    """Of a short row they are kept for the next block, of a long one not; and those of one base,
+    offset or dtype are no other's.
+    """
+    rng = np.random.default_rng(3)
+    for rope in (RoPE(), RoPE(500.0), RoPE(offset=2.5), RoPE()):
+        for dtype in (np.float32, np.float64):
+            q, k = (rng.standard_normal((4, n)).astype(dtype) for n in (3, keys))
+            got_q, got_k = rope.on_vectors(q, k, Context(dk=4, keys=keys))
+            assert got_q.dtype == got_k.dtype == dtype
+            right = rope.rotated(q, np.array([keys - 1 + rope.offset]))
+            np.testing.assert_array_equal(got_q, right)
+            np.testing.assert_array_equal(got_k, rope.rotated(k, np.arange(keys)))
+
+
 def test_an_offset_moves_the_query_away_from_all_keys():
     context = Context(dk=2, keys=3)
     ones = np.array([[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]])
@@ -288,7 +335,7 @@ def test_an_offset_moves_the_query_away_from_all_keys():
 @pytest.mark.parametrize("kind", ["inv", "unit"])
 def test_additive_score_is_the_slow_one_and_bounded(block, kind):
     made = block(16, 9, 5)
-    v = Additive(kind).weights(np.random.default_rng(1), made.context)
+    (v,) = Additive(kind).weights(np.random.default_rng(1), made.context)
     got = made.run(parse(f"additive:{kind}"), seed=1).logits
     right = [
         [
@@ -302,6 +349,19 @@ def test_additive_score_is_the_slow_one_and_bounded(block, kind):
     made.q, made.k = (100.0 * np.ones_like(x) for x in (made.q, made.k))
     largest = made.run(parse(f"additive:{kind}"), seed=1).logits
     assert largest == pytest.approx(np.full((5, 9), v.sum()), abs=16 * EPS * np.abs(v).sum())
+
+
+@pytest.mark.parametrize("shape", [(16, 9, 5), (3, 300, 70), (1, 200, 200)])
+def test_additive_scores_under_several_weights(block, shape):
+    """Rows under the first v, then under the second, and so on; however the terms are cut up."""
+    made = block(*shape)
+    made.context = dataclasses.replace(made.context, weights=3)
+    weights = Additive().weights(np.random.default_rng(1), made.context)
+    got = made.run(parse("additive"), seed=1).logits
+    tanh = np.tanh(made.q[:, :, None] + made.k[:, None, :])
+    right = [(v[:, None, None] * tanh).sum(axis=0) for v in weights]
+    assert len(weights) == 3
+    np.testing.assert_allclose(got, np.concatenate(right), rtol=0, atol=1e-12)
 
 
 def test_weights_of_the_additive_score():

@@ -12,6 +12,7 @@ from sdpa_check import rng
 from sdpa_check.measures import rows, scores
 from sdpa_check.measures.rows import AVERAGED, NORMS, Depth, RowsShape, RowsWork
 from sdpa_check.records import Component, Design, Fault
+from sdpa_check.rowsums import FEW_KEYS
 
 SHAPE = RowsShape(groups=2, queries=3, key_sets=4)
 MULTIPLIERS = (0.0, 0.02, 0.35, 1.0)
@@ -21,6 +22,8 @@ DESIGNS = {
     "float64": Design(dk=8, keys=5, **FLOAT64),
     "two keys": Design(dk=8, keys=2, **FLOAT64),
     "many keys": Design(dk=8, keys=70, **FLOAT64),
+    "long rows": Design(dk=8, keys=100, **FLOAT64),
+    "long rows, qk": Design(dk=8, keys=100, corr="qk:0.5", **FLOAT64),
     "ar1": Design(dk=8, keys=5, corr="ar1:0.5", **FLOAT64),
     "qk": Design(dk=8, keys=5, corr="qk:0.5", **FLOAT64),
     "laplace": Design(dk=8, keys=5, query=Component(distribution="laplace", mean=0.1)),
@@ -33,30 +36,33 @@ def generator(work, block=0):
 
 
 def raw_rows(work, slice_=None):
-    """The scores of every row of block 0: group by group, query by query, set by set.
+    """The scores of every row of block 0: group by group, short ones set by set, long by query.
 
     With slices of keys every group is drawn by itself, else the queries of all come first.
     """
     g, design, shape = generator(work), work.design, work.shape
     found, total = [], shape.key_sets * design.keys
-    if not slice_:
-        q = scores.vectors(g, design, design.query, shape.groups * shape.queries, work.fault)
-        k = scores.vectors(g, design, design.key, shape.groups * total, work.fault)
-        pairs = zip(
-            np.split(q, shape.groups, axis=1), np.split(k, shape.groups, axis=1), strict=True
-        )
-        for queries, own in pairs:
-            s = scores.products(design, queries, own, work.fault)
-            starts = range(0, total, design.keys)
-            found += [row[start : start + design.keys] for row in s for start in starts]
-        return np.array(found, np.float64)
-    for _ in range(shape.groups):
-        q = scores.vectors(g, design, design.query, shape.queries, work.fault)
-        slices = [min(slice_, total - start) for start in range(0, total, slice_)]
-        k = [scores.vectors(g, design, design.key, n, work.fault) for n in slices]
-        s = scores.products(design, q, np.concatenate(k, axis=1), work.fault)
-        starts = range(0, total, design.keys)
-        found += [row[start : start + design.keys] for row in s for start in starts]
+
+    def drawn(component, n):
+        return scores.vectors(g, design, component, n, work.fault)
+
+    def pairs():
+        if not slice_:
+            q = drawn(design.query, shape.groups * shape.queries)
+            k = drawn(design.key, shape.groups * total)
+            both = (np.split(x, shape.groups, axis=1) for x in (q, k))
+            yield from zip(*both, strict=True)
+            return
+        for _ in range(shape.groups):
+            q = drawn(design.query, shape.queries)
+            sizes = [min(slice_, total - start) for start in range(0, total, slice_)]
+            yield q, np.concatenate([drawn(design.key, n) for n in sizes], axis=1)
+
+    for queries, own in pairs():
+        s = scores.products(design, queries, own, work.fault)
+        sets = [s[:, start : start + design.keys] for start in range(0, total, design.keys)]
+        order = sets if design.keys < FEW_KEYS else zip(*sets, strict=True)
+        found += [row for part in order for row in part]
     return np.array(found, np.float64)
 
 
@@ -100,7 +106,7 @@ def test_block_twin(design):
 
 
 def test_float64_agrees_to_rounding():
-    for name in ("float64", "many keys", "ar1", "qk", "laplace"):
+    for name in ("float64", "many keys", "long rows", "long rows, qk", "ar1", "qk", "laplace"):
         work = RowsWork(DESIGNS[name], (0.35, 1.0), SHAPE)
         sums, raw = work.block(generator(work)), raw_rows(work)
         for i, c in enumerate(work.multipliers):
@@ -119,10 +125,11 @@ def test_saturated_rows_are_counted():
     assert [sums[f"mean{i}"][AVERAGED.index("saturated")] for i in (0, 1)] == [right, 0]
 
 
-def test_keys_drawn_in_slices_are_all_used(monkeypatch):
+@pytest.mark.parametrize("keys", [70, 100])
+def test_keys_drawn_in_slices_are_all_used(monkeypatch, keys):
     monkeypatch.setattr(rows, "_TOGETHER_ELEMENTS", 1)  # every group by itself
     monkeypatch.setattr(rows, "_DRAW_ELEMENTS", 1)  # in slices of 64, the least
-    work = RowsWork(Design(dk=8, keys=70, **FLOAT64), (0.35,), RowsShape(2, 2, 3))
+    work = RowsWork(Design(dk=8, keys=keys, **FLOAT64), (0.35,), RowsShape(2, 2, 3))
     sums, raw = work.block(generator(work)), raw_rows(work, slice_=64)
     right = [sum(naive(0.35 * x)[name] for x in raw) for name in AVERAGED]
     np.testing.assert_allclose(sums["mean0"], right, rtol=1e-12, atol=1e-13)
@@ -165,22 +172,69 @@ def test_histograms_count_the_norms_of_the_block(design):
 
 def test_a_multiplier_is_measured_on_its_share_of_the_rows():
     design, shape = DESIGNS["float64"], RowsShape(groups=4, queries=8, key_sets=2)
-    depths = (Depth(), Depth(share=4), Depth(share=16, spectral=False), Depth(share=1000))
+    depths = (Depth(), Depth(share=4), Depth(share=16), Depth(share=1000))
     work = RowsWork(design, (0.02, 0.35, 1.0, 2.0), shape, depths=depths)
     sums, raw = work.block(generator(work)), raw_rows(work)
     for i, (c, n) in enumerate(zip(work.multipliers, (64, 16, 4, 1), strict=True)):
         assert sums[f"rows{i}"].tolist() == [n, n]
         found = [naive(c * x) for x in raw[:n]]
-        names = [name for name in AVERAGED if i != 2 or name != "spectral"]
-        right = [sum(row[name] for row in found) for name in names]
-        got = [sums[f"mean{i}"][AVERAGED.index(name)] for name in names]
-        np.testing.assert_allclose(got, right, rtol=1e-12, atol=1e-13)
-    assert np.isnan(sums["mean2"][AVERAGED.index("spectral")])
+        right = [sum(row[name] for row in found) for name in AVERAGED]
+        np.testing.assert_allclose(sums[f"mean{i}"], right, rtol=1e-12, atol=1e-13)
+
+
+PART = Depth(
+    averaged=("max_weight", "saturated", "spectral"), squared=("trace",), counted=("inf_norm",)
+)
+
+
+@pytest.mark.parametrize("closer", [1, 4])
+def test_what_is_asked_for_does_not_depend_on_the_rest(closer):
+    """Of a block with all statistics and of one with few: the same sums, bit by bit."""
+    shape, multipliers = RowsShape(groups=2, queries=8, key_sets=4), (0.02, 0.35)
+    design = dataclasses.replace(DESIGNS["float64"], keys=70)  # flat rows, others, and both
+    whole = RowsWork(design, multipliers, shape, depths=(Depth(closer=closer),) * 2)
+    whole = whole.with_grids(rng.generator(1, whole.experiment, 0))
+    depths = (dataclasses.replace(PART, closer=closer),) * 2
+    part = RowsWork(design, multipliers, shape, depths=depths)
+    part = part.with_grids(rng.generator(1, part.experiment, 0))
+    assert part.experiment == whole.experiment
+    found, everything = (work.block(generator(work)) for work in (part, whole))
+    for i in (0, 1):
+        assert part.grid(i, "inf_norm") == whole.grid(i, "inf_norm")
+        columns = [AVERAGED.index(name) for name in PART.averaged]
+        assert found[f"mean{i}"].tolist() == everything[f"mean{i}"][columns].tolist()
+        assert found[f"square{i}"].tolist() == [everything[f"square{i}"][NORMS.index("trace")]]
+        for name in (f"rows{i}", f"histogram{i}.inf_norm"):
+            assert found[name].tolist() == everything[name].tolist()
+    assert len(found) == 2 * 4
+
+
+@pytest.mark.parametrize(
+    ("part", "rest"),
+    [
+        (("entropy",), {"frobenius", "sum_squares", "spectral", "one_minus_max"}),
+        (("saturated",), {"frobenius", "sum_squares", "spectral", "entropy", "max_weight"}),
+    ],
+)
+def test_statistics_that_are_not_asked_for_are_not_computed(monkeypatch, part, rest):
+    seen = []
+    chosen = rows.chosen_statistics
+
+    def spy(*args):
+        seen.append(chosen(*args))
+        return seen[-1]
+
+    monkeypatch.setattr(rows, "chosen_statistics", spy)
+    depth = Depth(averaged=part, squared=(), counted=())
+    work = RowsWork(DESIGNS["float64"], (0.35,), SHAPE, depths=(depth,))
+    work.block(generator(work))
+    ((statistics,),) = seen
+    assert all(np.isnan(getattr(statistics, name)).all() for name in rest)
 
 
 def test_only_some_rows_are_looked_at_more_closely():
     shape = RowsShape(groups=4, queries=8, key_sets=2)
-    depths = (Depth(share=2, closer=4), Depth(closer=4, histograms=False))
+    depths = (Depth(share=2, closer=4), Depth(closer=4, counted=()))
     work = RowsWork(DESIGNS["float64"], (0.35, 1.0), shape, depths=depths)
     work = work.with_grids(rng.generator(1, work.experiment, 0))
     sums, raw = work.block(generator(work)), raw_rows(work)
@@ -249,9 +303,8 @@ KEYS = [2, 3, 16, 64, 1000, 1024, 2**14, 10**6]
 @pytest.mark.parametrize("keys", KEYS)
 def test_shapes(dk, keys):
     whole = RowsShape.fitting(dk, keys)
-    assert whole.queries <= 256
-    assert whole.key_sets <= max(1, dk // 16)  # more would say little new
-    assert whole.rows >= 8
+    assert 8 <= whole.queries <= 512
+    assert whole.key_sets * keys <= max(512 * 1.5, keys)  # a power of two of sets, the nearest
     assert whole.queries * whole.key_sets * keys <= max(1 << 20, 8 * keys)  # scores of a group
     assert whole.rows * keys <= max(1 << 20, 8 * keys)  # scores of a block
     for wanted in (1, 2, 15, 16, 17, 100, 1000, 10**9):
@@ -259,6 +312,52 @@ def test_shapes(dk, keys):
         assert min(shape.groups, shape.queries, shape.key_sets) >= 1
         assert shape.rows <= min(wanted, whole.rows)
         assert 3 * shape.rows >= min(wanted, whole.rows)
+
+
+def effort(shape, dk, free, keys):
+    """What a block costs times the variance of a mean over its rows, as `fitting` has them."""
+    n, s = shape.queries, shape.key_sets
+    cost = n * s * keys + dk * (n + s * keys) / 2
+    return cost * (free + s * keys + n) / (n * s)
+
+
+@pytest.mark.parametrize(
+    ("dk", "free", "keys"),
+    [(64, 64, 64), (64, 64, 8), (64, 64, 1024), (16, 16, 64), (256, 256, 64), (512, 512, 512)],
+)
+def test_no_other_shape_is_much_cheaper_for_its_precision(dk, free, keys):
+    """Neighbours of the least are within 25 %: s·m and n are its rounded to a power of two."""
+    sizes = [2**i for i in range(11)]
+    others = [RowsShape(1, n, s) for n in sizes for s in sizes]
+    best = min(effort(shape, dk, free, keys) for shape in others)
+    assert effort(RowsShape.fitting(dk, keys, free=free), dk, free, keys) <= 1.25 * best
+
+
+def test_where_few_components_are_free_few_queries_share_keys():
+    assert RowsShape.fitting(64, 64, free=1).queries == 32 < RowsShape.fitting(64, 64).queries
+    assert RowsShape.fitting(64, 1024, free=1).queries == 32
+    assert RowsShape.fitting(64, 64, free=64) == RowsShape.fitting(64, 64)
+
+
+@pytest.mark.parametrize("dk", [8, 64])
+def test_the_variance_that_shapes_are_chosen_by(dk):
+    """(d + s·m + n)/(n·s) is in proportion to the variance of a mean where logits are small.
+
+    Of ln m − H, by 500 blocks of either shape: the ratio of two variances has a relative standard
+    error of √(2 · (2 + κ)/500) < 11 %, the excess kurtosis κ of the means being below 1. 5.5 of
+    them (4e-8), and 5 % for what the formula leaves out.
+    """
+    m, variances, formulas = 16, [], []
+    depth = Depth(averaged=("entropy_deficit",), squared=(), counted=())
+    for n, s in ((256, 1), (4, 64)):
+        shape = RowsShape(1, n, s)
+        work = RowsWork(Design(dk=dk, keys=m), (0.1 / dk,), shape, depths=(depth,))
+        sums = [work.block(rng.generator(2, work.experiment, i))["mean0"] for i in range(500)]
+        variances.append(np.var(np.array(sums) / shape.rows, ddof=1))
+        formulas.append((dk + s * m + n) / (n * s))
+    ratio, right = variances[0] / variances[1], formulas[0] / formulas[1]
+    assert right < 0.35
+    assert ratio == pytest.approx(right, rel=5.5 * 0.11 + 0.05)
 
 
 def test_cost_grows_with_the_work():

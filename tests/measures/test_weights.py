@@ -11,8 +11,9 @@ import pytest
 from sdpa_check import rng
 from sdpa_check.measures import rows, scores, weights
 from sdpa_check.measures.rows import RowsShape, RowsWork
-from sdpa_check.measures.weights import EXTREMES, WEIGHT_GRID, WeightsWork
+from sdpa_check.measures.weights import EXTREMES, PARTS, WEIGHT_GRID, WeightsWork
 from sdpa_check.records import Component, Design, Fault
+from sdpa_check.rowsums import FEW_KEYS
 
 SHAPE = RowsShape(groups=2, queries=3, key_sets=4)
 MULTIPLIERS = (0.02, 0.35, 4.0)
@@ -22,6 +23,7 @@ DESIGNS = {
     "float64": Design(dk=8, keys=5, **FLOAT64),
     "two keys": Design(dk=8, keys=2, **FLOAT64),
     "even": Design(dk=8, keys=70, **FLOAT64),
+    "long rows": Design(dk=8, keys=101, **FLOAT64),
     "ar1": Design(dk=8, keys=5, corr="ar1:0.5", **FLOAT64),
     "qk": Design(dk=8, keys=5, corr="qk:0.5", **FLOAT64),
     "cauchy": Design(dk=8, keys=5, query=Component(distribution="cauchy")),
@@ -35,7 +37,7 @@ def generator(work, block=0):
 
 
 def raw_rows(work):
-    """The scores of every row of block 0, drawn as `RowsWork` documents it."""
+    """The scores of every row of block 0, drawn and ordered as `raw_scores` documents it."""
     g, design, shape = generator(work), work.design, work.shape
     total = shape.key_sets * design.keys
     q = scores.vectors(g, design, design.query, shape.groups * shape.queries, work.fault)
@@ -44,8 +46,9 @@ def raw_rows(work):
     pairs = zip(np.split(q, shape.groups, axis=1), np.split(k, shape.groups, axis=1), strict=True)
     for queries, own in pairs:
         s = scores.products(design, queries, own, work.fault)
-        starts = range(0, total, design.keys)
-        found += [row[start : start + design.keys] for row in s for start in starts]
+        sets = [s[:, start : start + design.keys] for start in range(0, total, design.keys)]
+        order = sets if design.keys < FEW_KEYS else zip(*sets, strict=True)
+        found += [row for part in order for row in part]
     return [[float(x) for x in row] for row in found]
 
 
@@ -79,8 +82,8 @@ def test_extremes_twin(design):
     sums, raw = work.block(generator(work)), raw_rows(work)
     assert sums["rows"] == len(raw) == work.size == 24
     columns = np.array([naive_extremes(row) for row in raw]).T
-    np.testing.assert_allclose(sums["total"], columns.sum(axis=1), rtol=1e-12)
     for name, column in zip(EXTREMES, columns, strict=True):
+        np.testing.assert_allclose(sums[f"total.{name}"], column.sum(), rtol=1e-12)
         np.testing.assert_array_equal(sums[f"histogram.{name}"], counted(work.grid, column))
 
 
@@ -103,6 +106,32 @@ def test_weights_twin(design):
             assert (below <= np.cumsum(high)).all()
 
 
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("keys", [5, 70, 101])
+def test_every_part_is_as_in_the_whole(part, keys):
+    whole = WeightsWork(dataclasses.replace(DESIGNS["float64"], keys=keys), MULTIPLIERS, SHAPE)
+    work = dataclasses.replace(whole, parts=(part,))
+    sums, right = work.block(generator(work)), whole.block(generator(whole))
+    names = {part} if "." in part else {f"{part}{i}" for i in range(len(MULTIPLIERS))}
+    assert sums.keys() == {"rows"} | names
+    for name in sums:
+        np.testing.assert_array_equal(sums[name], right[name])
+
+
+def test_rows_are_put_in_order_for_a_median_only(monkeypatch):
+    seen = []
+    sort = np.sort
+    monkeypatch.setattr(
+        weights.np, "sort", lambda *args, **kwargs: seen.append(1) or sort(*args, **kwargs)
+    )
+    work = WeightsWork(DESIGNS["float64"], MULTIPLIERS, SHAPE)
+    parts = tuple(part for part in PARTS if "median" not in part)
+    dataclasses.replace(work, parts=parts).block(generator(work))
+    assert not seen
+    work.block(generator(work))
+    assert seen
+
+
 @pytest.mark.parametrize("height", [1, 7, 10**6])
 def test_slices_change_nothing(height, monkeypatch):
     work = WeightsWork(DESIGNS["float64"], MULTIPLIERS, SHAPE)
@@ -121,7 +150,10 @@ def test_the_scores_are_those_of_rows_work(design):
     g = [rng.generator(0, mine.experiment, 0) for _ in range(2)]
     drawn = theirs._scores(g[0])
     np.testing.assert_array_equal(drawn, rows.raw_scores(g[1], design, SHAPE, Fault()))
-    np.testing.assert_array_equal(drawn, np.array(raw_rows(mine), drawn.dtype))
+    right = np.array(raw_rows(mine))
+    # A product may be summed in another order: d roundings of terms that add up to |q|·|k|.
+    slack = design.dk * np.finfo(drawn.dtype).eps * np.abs(right).max()
+    np.testing.assert_allclose(drawn, right, rtol=0, atol=slack)
     assert mine.experiment != theirs.experiment
 
 
@@ -129,7 +161,7 @@ def test_a_scale_does_not_change_the_numbers_of_another():
     def measured(multipliers):
         work = WeightsWork(DESIGNS["float32"], multipliers, SHAPE)
         sums, i = work.block(generator(work)), multipliers.index(0.35)
-        raw = [sums["total"], *(sums[f"histogram.{name}"] for name in EXTREMES)]
+        raw = [sums[part] for part in PARTS if "." in part]
         return [x.tolist() for x in (*raw, sums[f"weights{i}"], sums[f"runner_up{i}"])]
 
     alone = measured((0.35,))
@@ -140,7 +172,9 @@ def test_a_fault_is_a_wider_sampler():
     faulty = WeightsWork(DESIGNS["float64"], (0.2,), SHAPE, fault=Fault(sample_scale=1.5))
     right = WeightsWork(DESIGNS["float64"], (0.2 * 2.25,), SHAPE)
     found, wanted = (work.block(generator(work)) for work in (faulty, right))
-    np.testing.assert_allclose(found["total"], 2.25 * wanted["total"], rtol=1e-12)
+    for name in EXTREMES:
+        right = pytest.approx(2.25 * wanted[f"total.{name}"], rel=1e-12)
+        assert found[f"total.{name}"] == right
     np.testing.assert_array_equal(found["weights0"], wanted["weights0"])
 
 
@@ -153,6 +187,7 @@ def test_the_experiment_names_what_shapes_the_draws():
     ]
     assert len({work.experiment, *(other.experiment for other in others)}) == 4
     assert dataclasses.replace(work, multipliers=(2.0,)).experiment == work.experiment
+    assert dataclasses.replace(work, parts=("weights",)).experiment == work.experiment
 
 
 def test_rows_need_keys():

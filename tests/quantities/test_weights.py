@@ -15,6 +15,7 @@ from sdpa_check.errors import InputError
 from sdpa_check.logits import scaling
 from sdpa_check.measures.weights import EXTREMES, WEIGHT_GRID, RowsShape, WeightsWork
 from sdpa_check.quantities import Case, Sample, quantity
+from sdpa_check.quantities.weights import reads
 from sdpa_check.records import Component, Design
 from sdpa_check.theory import extremes
 
@@ -56,8 +57,8 @@ def made():
     p = np.exp(0.25 * ordered)
     p /= p.sum(axis=2, keepdims=True)
     sums = {"rows": np.full(COUNT, float(N))}
-    sums["total"] = np.stack([found[name].sum(axis=1) for name in EXTREMES], axis=1)
     for name in EXTREMES:
+        sums[f"total.{name}"] = found[name].sum(axis=1)
         sums[f"histogram.{name}"] = np.array([work.grid.counts(row) for row in found[name]])
     sums["weights1"] = np.array([WEIGHT_GRID.counts(rows) for rows in p])
     sums["runner_up1"] = np.array([WEIGHT_GRID.counts(rows[:, -2]) for rows in p])
@@ -220,6 +221,32 @@ def test_kinds_of_predictions(name, design, kind):
     assert (found.value is None) == (kind == "none")
     assert found.source
     assert predict("logit.max", case(design, statistic="median")).kind == "none"
+
+
+@pytest.mark.parametrize(
+    ("name", "statistic", "parts"),
+    [
+        ("logit.max", None, ("total.max",)),
+        ("logit.top_gap", "mean", ("total.top_gap",)),
+        ("logit.top_gap", "q95", ("histogram.top_gap",)),
+        ("logit.max_minus_median", "median", ("histogram.max_minus_median",)),
+        ("logit.row_exceedance", None, ("histogram.max_abs",)),
+        ("logit.top_gap_exceedance", None, ("histogram.top_gap",)),
+        ("softmax.weight_share", None, ("weights",)),
+        ("softmax.runner_up_exceeds", None, ("runner_up",)),
+    ],
+)
+def test_a_quantity_reads_its_parts_and_no_other(made, name, statistic, parts):
+    sample, *_ = made
+    inputs = {"threshold": 1.0, "low": 0.125, "high": 0.25}
+    if name == "softmax.runner_up_exceeds":
+        inputs["threshold"] = 0.25
+    asked = case(statistic=statistic, **inputs)
+    assert reads(quantity(name), asked) == parts
+    own = {part if "." in part else f"{part}1" for part in parts} | {"rows"}
+    sums = {key: value for key, value in sample.replicates.sums.items() if key in own}
+    bare = dataclasses.replace(sample, replicates=Replicates(sums, COUNT))
+    assert estimate(name, asked, bare) == estimate(name, asked, sample)
 
 
 def measured(design, scale, blocks=64, seed=0):

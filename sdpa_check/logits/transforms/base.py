@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
@@ -12,6 +13,8 @@ import numpy.typing as npt
 from sdpa_check.records import Step
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.random import Generator
 
     from sdpa_check.logits.transforms.arguments import Arguments
@@ -26,7 +29,8 @@ class Context:
 
     `keys` is m: the keys stand at positions 0 … m−1 and every query at m−1. `d_model` is read by
     ``sqrt_dmodel`` and as the default width of ``proj``; `queries` and `dtype` only by a source,
-    because elsewhere the arrays tell them.
+    because elsewhere the arrays tell them. `weights` is how often weights are drawn for the same
+    inputs, by what draws some.
     """
 
     dk: int
@@ -34,6 +38,12 @@ class Context:
     queries: int = 1
     d_model: int | None = None
     dtype: Precision = np.float64
+    weights: int = 1
+
+
+def octaves(factor: float) -> float:
+    """|log₂| of a factor: 3 for 8 and for 1/8; ∞ for 0 and for ∞."""
+    return abs(math.log2(factor)) if 0 < factor < math.inf else math.inf
 
 
 class Transform(ABC):
@@ -81,15 +91,31 @@ class Transform(ABC):
         """The c by which it multiplies the scores, or None where it is more than a scalar."""
         return None
 
+    def octaves(self, context: Context) -> float:
+        """By how many factors of 2 it may change the size of numbers, up or down.
+
+        ∞ where it must be given float64, whatever the sizes. By default known of scalars only.
+        """
+        factor = self.multiplier(context)
+        return math.inf if factor is None else octaves(factor)
+
 
 class Source(Transform):
     """Makes q and k; without one they are drawn by the caller."""
 
     __slots__ = ()
 
-    @abstractmethod
     def on_source(self, rng: Generator, context: Context) -> tuple[FloatArray, FloatArray]:
         """Draw q (d, n) and k (d, m), component-major, of dtype `context.dtype`."""
+        return next(self.repeated(rng, context))
+
+    @abstractmethod
+    def repeated(self, rng: Generator, context: Context) -> Iterator[tuple[FloatArray, FloatArray]]:
+        """Draw inputs, and for them `context.weights` times weights: q (d, n) and k (d, m) each."""
+
+    @abstractmethod
+    def draws(self, context: Context) -> int:
+        """How many numbers `repeated` draws."""
 
 
 class OnVectors(Transform):
@@ -110,14 +136,18 @@ class Score(Transform):
     __slots__ = ()
 
     draws_weights: ClassVar[bool] = False
-    """Whether it draws weights of its own, which all scores of a block share."""
+    """Whether it draws weights of its own, which all scores of q and k share."""
 
-    operations: ClassVar[int] = 2
-    """Elementary operations that a score costs per component, roughly."""
+    operations: ClassVar[int] = 0
+    """Elementary operations per component of a pair, roughly, beside a product with weights."""
 
     @abstractmethod
     def score(self, q: FloatArray, k: FloatArray, rng: Generator, context: Context) -> FloatArray:
-        """Compute the scores (n, m) of the queries q (d, n) with the keys k (d, m)."""
+        """Compute the scores (n, m) of the queries q (d, n) with the keys k (d, m).
+
+        Where it draws weights it does so `context.weights` times, and gives the rows (n, m) under
+        each of them one after the other.
+        """
 
 
 class OnLogits(Transform):

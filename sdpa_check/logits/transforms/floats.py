@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, Self
 
@@ -72,6 +73,10 @@ class Round(OnVectors, OnLogits):
     def rounded(self, x: FloatArray) -> FloatArray:
         """Round x."""
         return to_float16(x) if self.kind == "float16" else to_bfloat16(x)
+
+    def octaves(self, _context: Context) -> float:
+        """∞: of float32 the result would be rounded twice."""
+        return math.inf
 
     def on_vectors(
         self, q: FloatArray, k: FloatArray, _context: Context

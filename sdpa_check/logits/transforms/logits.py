@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import numpy as np
 
 from sdpa_check.logits.transforms.arguments import shown
-from sdpa_check.logits.transforms.base import OnLogits
+from sdpa_check.logits.transforms.base import OnLogits, octaves
 
 if TYPE_CHECKING:
     from sdpa_check.logits.transforms.arguments import Arguments
@@ -33,6 +33,10 @@ class SoftCap(OnLogits):
         """C."""
         return (shown(self.cap),)
 
+    def octaves(self, _context: Context) -> float:
+        """Those of C, by which it divides and multiplies."""
+        return octaves(self.cap)
+
     def on_logits(self, x: FloatArray, _context: Context) -> FloatArray:
         """C tanh(x/C)."""
         return np.asarray(np.tanh(x / self.cap) * self.cap)
@@ -55,6 +59,10 @@ class Alibi(OnLogits):
     def arguments(self) -> tuple[str, ...]:
         """The slope."""
         return (shown(self.slope),)
+
+    def octaves(self, context: Context) -> float:
+        """Those of the largest penalty, if it is large."""
+        return octaves(max(1.0, self.slope * context.keys))
 
     def on_logits(self, x: FloatArray, context: Context) -> FloatArray:
         """Subtract the penalty of every key from its column."""

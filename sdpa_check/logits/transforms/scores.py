@@ -53,7 +53,7 @@ _AT_ONCE: Final = 1 << 15
 
 @dataclass(frozen=True, slots=True)
 class Additive(Score):
-    """Σ_a v_a tanh(q_a + k_a), v drawn once per block (Bahdanau et al. 2015).
+    """Σ_a v_a tanh(q_a + k_a), with one v for all queries and keys (Bahdanau et al. 2015).
 
     v_a ~ N(0, 1/d) for ``inv``, N(0, 1) for ``unit``; q and k stand for W_q q and W_k k. No score
     exceeds ‖v‖₁ in size.
@@ -62,7 +62,7 @@ class Additive(Score):
     name: ClassVar[str] = "additive"
     usage: ClassVar[str] = "additive[:KIND] with KIND inv (v_a of variance 1/d) or unit"
     draws_weights: ClassVar[bool] = True
-    operations: ClassVar[int] = 16
+    operations: ClassVar[int] = 12
     kind: str = "inv"
 
     @classmethod
@@ -75,22 +75,29 @@ class Additive(Score):
         """The kind of v where it is not ``inv``."""
         return trimmed((self.kind, "inv"))
 
+    def octaves(self, _context: Context) -> float:
+        """None: tanh is bounded, and so is the score."""
+        return 0.0
+
     def score(self, q: FloatArray, k: FloatArray, rng: Generator, context: Context) -> FloatArray:
-        """All additive scores, under one v drawn from `rng`."""
+        """All additive scores, under every v drawn from `rng`.
+
+        A tanh costs many times more than its product with a v, and all v share it.
+        """
         v = self.weights(rng, context).astype(q.dtype)
         n, m = q.shape[1], k.shape[1]
         step = max(1, _AT_ONCE // (n * m))  # components at a time: not all of (d, n, m)
-        out = np.zeros((n, m), q.dtype)
-        term = np.empty((min(step, len(v)), n, m), q.dtype)
-        for start in range(0, len(v), step):
-            weights = v[start : start + step]
-            part = term[: len(weights)]
-            np.add(q[start : start + step, :, None], k[start : start + step, None, :], out=part)
+        out = np.zeros((len(v), n * m), q.dtype)
+        term = np.empty((min(step, len(q)), n, m), q.dtype)
+        for start in range(0, len(q), step):
+            some = slice(start, start + step)
+            part = term[: len(q[some])]
+            np.add(q[some, :, None], k[some, None, :], out=part)
             np.tanh(part, out=part)
-            out += np.tensordot(weights, part, 1)
-        return out
+            out += v[:, some] @ part.reshape(len(part), -1)
+        return out.reshape(-1, m)
 
     def weights(self, rng: Generator, context: Context) -> FloatArray:
-        """Draw v, shape (d,), in float64."""
-        v = rng.standard_normal(context.dk)
+        """Draw every v, shape (`context.weights`, d), in float64."""
+        v = rng.standard_normal((context.weights, context.dk))
         return v / math.sqrt(context.dk) if self.kind == "inv" else v

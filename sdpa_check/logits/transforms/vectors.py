@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final, Self
+from functools import lru_cache
+from typing import TYPE_CHECKING, ClassVar, Final, Self, TypeAlias
 
 import numpy as np
 from numpy import typing as npt
 
 from sdpa_check.logits.transforms.arguments import trimmed
-from sdpa_check.logits.transforms.base import OnVectors
+from sdpa_check.logits.transforms.base import OnVectors, octaves
 
 if TYPE_CHECKING:
     from sdpa_check.logits.transforms.arguments import Arguments
@@ -62,12 +63,19 @@ class QKNorm(OnVectors):
         alone = self.kind == "layer" and context.dk < 2
         return "with d_k = 1 nothing is left of q − mean q" if alone else ""
 
+    def octaves(self, context: Context) -> float:
+        """Those of the norm."""
+        return octaves(self.size(context))
+
+    def size(self, context: Context) -> float:
+        """The norm that q and k get."""
+        return self.gain * (1.0 if self.kind == "l2" else math.sqrt(context.dk))
+
     def on_vectors(
         self, q: FloatArray, k: FloatArray, context: Context
     ) -> tuple[FloatArray, FloatArray]:
         """Normalise q and k alike."""
-        size = self.gain * (1.0 if self.kind == "l2" else math.sqrt(context.dk))
-        centre = self.kind == "layer"
+        size, centre = self.size(context), self.kind == "layer"
         return normalised(q, size, centre=centre), normalised(k, size, centre=centre)
 
 
@@ -100,21 +108,49 @@ class RoPE(OnVectors):
         """Pairs need an even number of components."""
         return f"d_k = {context.dk} is odd and cannot be split into pairs" * (context.dk % 2)
 
+    def octaves(self, _context: Context) -> float:
+        """None: it keeps norms."""
+        return 0.0
+
     def on_vectors(
         self, q: FloatArray, k: FloatArray, context: Context
     ) -> tuple[FloatArray, FloatArray]:
         """Rotate q and k by their positions."""
-        last = context.keys - 1 + self.offset
-        return self.rotated(q, np.array([last])), self.rotated(k, np.arange(context.keys))
+        pairs, last = context.dk // 2, context.keys - 1 + self.offset
+        turns = _turns if pairs * context.keys <= _KEPT else _turns.__wrapped__
+        of_q = turns(self.base, pairs, last, 1)
+        return _rotated(q, *of_q), _rotated(k, *turns(self.base, pairs, 0.0, context.keys))
 
     def rotated(self, x: FloatArray, positions: npt.NDArray[np.number]) -> FloatArray:
         """Rotate the columns of x (d, n) by their positions (n,), or by one position (1,)."""
-        pairs = len(x) // 2
-        # Angles of thousands of turns need the digits of float64, whatever the dtype of x.
-        angles = np.outer(self.base ** (-np.arange(pairs) / pairs), positions)
-        cos, sin = np.cos(angles).astype(x.dtype), np.sin(angles).astype(x.dtype)
-        even, odd = x[0::2], x[1::2]
-        out = np.empty_like(x)
-        out[0::2] = even * cos - odd * sin
-        out[1::2] = even * sin + odd * cos
-        return out
+        return _rotated(x, *_cos_sin(self.base, len(x) // 2, positions))
+
+
+_KEPT: Final = 1 << 16
+"""Angles that are kept for the next block."""
+
+_Turns: TypeAlias = tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]
+
+
+@lru_cache(maxsize=8)
+def _turns(base: float, pairs: int, first: float, count: int) -> _Turns:
+    """`_cos_sin` at `count` positions from the first on."""
+    return _cos_sin(base, pairs, first + np.arange(count))
+
+
+def _cos_sin(base: float, pairs: int, positions: npt.NDArray[np.number]) -> _Turns:
+    """The cosine and the sine of position · base^(−i/pairs), i being the row."""
+    # Angles of thousands of turns need the digits of float64, whatever is rotated.
+    angles = np.outer(base ** (-np.arange(pairs) / pairs), positions)
+    return np.cos(angles), np.sin(angles)
+
+
+def _rotated(
+    x: FloatArray, cos: npt.NDArray[np.float64], sin: npt.NDArray[np.float64]
+) -> FloatArray:
+    cos, sin = cos.astype(x.dtype, copy=False), sin.astype(x.dtype, copy=False)
+    even, odd = x[0::2], x[1::2]
+    out = np.empty_like(x)
+    out[0::2] = even * cos - odd * sin
+    out[1::2] = even * sin + odd * cos
+    return out
