@@ -94,7 +94,8 @@ def test_help_shows_examples_that_can_be_typed(invoke, command):
 
 
 def test_a_transform_from_the_working_directory(invoke, own):
-    line = f"{LEDGER} --no-save --format json --transform own_account:halved"
+    # A mean keeps both in float64, where a function of the user's own always runs.
+    line = f"{LEDGER} --mean 0.25 --no-save --format json --transform own_account:halved"
     result = invoke(line, "--pipeline", "scale:sqrt")
     record = result.record()
     assert pipelines(record) == ["scale:sqrt", "scale:sqrt | user:own_account:halved"]

@@ -394,9 +394,13 @@ def test_additive_weights_differ_between_rows_groups_and_blocks():
     assert not np.isin(x, other).any()
 
 
-def test_projected_sets_share_inputs_and_no_matrix():
-    """2 groups of 3 pairs of matrices: 6 sets of keys, of which none has the keys of another."""
-    text = "proj:orthogonal,64 | scale:sqrt"
+@pytest.mark.parametrize("score", ["scale:sqrt", "additive"])
+def test_projected_sets_share_inputs_and_no_matrix(score):
+    """2 groups of 3 pairs of matrices: 6 sets of keys, of which none has the keys of another.
+
+    A score that draws weights too draws them once for every pair.
+    """
+    text = f"proj:orthogonal,64 | {score}"
     work = work_of(DESIGNS["drawn in float64"], text, groups=2, weights=3)
     x, keys = work._logits(generator(work))
     assert x.shape == (6, 4, 5)
@@ -440,6 +444,11 @@ def test_float32_where_it_will_do(text):
 def test_designs_that_need_float64(design):
     work = work_of(design, "scale:sqrt")
     assert work._logits(generator(work))[0].dtype == np.float64
+
+
+def test_a_fault_may_need_float64():
+    wide = work_of(Design(dk=6, keys=5), "scale:sqrt", fault=Fault(sample_scale=1e7))
+    assert wide._logits(generator(wide))[0].dtype == np.float64
 
 
 @pytest.mark.parametrize("text", SINGLE)

@@ -209,6 +209,15 @@ def test_what_is_asked_for_does_not_depend_on_the_rest(closer):
     assert len(found) == 2 * 4
 
 
+def test_of_how_many_rows_a_statistic_is_wanted():
+    depth = Depth(
+        share=2, closer=4, averaged=("saturated", "spectral"), squared=("trace",), counted=NORMS
+    )
+    closely = {"spectral": 8, "frobenius": 8, "inf_norm": 8}
+    assert depth.wanted(64) == {"one_minus_max": 32, "trace": 32} | closely
+    assert Depth().wanted(1)["spectral"] == Depth(share=16, closer=4).wanted(8)["spectral"] == 1
+
+
 @pytest.mark.parametrize(
     ("part", "rest"),
     [

@@ -319,8 +319,10 @@ def test_a_block_measures_what_is_asked():
     assert (work.parts, work.shown) == (("logits", "entropy"), ())
     work = works_for("additive", std, ("ledger.entropy", None, {}))  # no more than a limit
     assert (work.parts, work.shown) == (("logits", "entropy"), ("entropy",))
-    work = works_for("additive", std, ("ledger.entropy", None, stated))
-    assert (work.parts, work.shown) == (("logits", "entropy"), ())
+    one, other = ("ledger.entropy", None, stated), ("ledger.entropy", None, {})
+    for asked in ((one,), (one, other), (other, one)):
+        work = works_for("additive", std, *asked)
+        assert (work.parts, work.shown) == (("logits", "entropy"), ())
     work = works_for(
         "scale:sqrt",
         ("gradient.query", "rms", {}),
@@ -337,6 +339,13 @@ def test_a_block_measures_what_is_asked():
     found = estimate("gradient.query", case(statistic="median"), sample)
     assert found.samples == 80
     assert estimate("ledger.effective_keys", case(), sample).samples == 16
+
+
+def test_no_block_is_drawn_for_grids_that_nothing_needs(monkeypatch):
+    monkeypatch.setattr(PipelineWork, "with_grids", None)
+    assert works_for("scale:sqrt", ("ledger.frobenius", "rms", {})).parts == ("frobenius",)
+    with pytest.raises(TypeError):
+        works_for("scale:sqrt", ("ledger.frobenius", "median", {}))
 
 
 def test_only_the_pipeline_of_a_check_is_asked_for():

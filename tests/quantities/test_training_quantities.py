@@ -99,17 +99,18 @@ def test_the_other_training_is_what_versus_says():
 
 
 def test_start_losses_are_means_over_layers():
-    """Blocks hold means: 200 blocks in 100 replicates must be divided by their number."""
+    """Blocks hold means: two blocks in every replicate must be divided by their number."""
     work = StartWork(Task(dk=4, dmodel=8, keys=16), (0.5, 1.0))
-    found = engine.run(work, seed=2, blocks=200, jobs=1)
-    assert found.count == 100
+    blocks = 2 * engine.MAX_REPLICATES
+    found = engine.run(work, seed=2, blocks=blocks, jobs=1)
+    assert found.count == blocks // 2
     for name, key in ((START, "prediction"), (START_ROW, "row")):
         for index, multiplier in enumerate(work.multipliers):
             one = Sample(work=work, replicates=found, multiplier=multiplier)
             estimate = quantity(name).estimate(case(), (one,))
             mean = found.sums[key][:, index].mean() / 2
             assert estimate.value == pytest.approx(mean, rel=1e-12)
-            assert estimate.samples == 200 * 16
+            assert estimate.samples == blocks * 16
 
 
 def test_predictions_are_those_of_a_new_layer_and_none_of_a_trained_one():
