@@ -34,7 +34,7 @@ Span = tuple[int, int]
 Draws = Callable[[int], "np.random.Generator"]
 """The generator of each block."""
 
-MAX_REPLICATES = 256
+MAX_REPLICATES = 192
 """Blocks beyond this many are merged in runs of equal length, so memory does not grow with them."""
 
 LEAST_REPLICATES = MAX_REPLICATES // 2

@@ -204,6 +204,9 @@ def test_the_pilot_has_a_stream_of_its_own(pilots):
 DOTS = [check("dot.variance", Design(dk=16), None)]
 either = pytest.mark.parametrize("checks", [DOTS, ASKED[:2]], ids=["dot", "rows"])
 
+LENGTHS = [length for length in (16, 32, 64, 128, 256, 512) if length <= engine.MAX_REPLICATES]
+"""Of pilots whose blocks are replicates each."""
+
 
 @either
 @pytest.mark.parametrize("tolerance", [0.1, 0.02, 0.01, 0.005, 0.002])
@@ -213,8 +216,8 @@ def test_the_pilot_is_doubled_while_the_run_is_long(checks, tolerance, pilots):
     assert lengths == [planning.PILOT_BLOCKS * 2**i for i in range(len(lengths))]
     assert [first for _, _, first, *_ in pilots] == [0, *lengths[:-1]]
     *short, last = ((length, need) for _, length, _, _, need in pilots)
-    assert all(need > length**2 / 4 and 2 * length <= 256 for length, need in short)
-    assert last[1] <= last[0] ** 2 / 4 or last[0] == 256
+    assert all(need > length**2 / 4 and 2 * length <= LENGTHS[-1] for length, need in short)
+    assert last[1] <= last[0] ** 2 / 4 or last[0] == LENGTHS[-1]
     ratio = chosen.size // work.split(4).size
     assert blocks == math.ceil(last[1] / ratio)  # the last pilot alone says how long the run is
 
@@ -226,7 +229,7 @@ def test_the_longer_the_run_the_longer_the_pilot(checks, pilots):
         pilots.clear()
         planned(checks, Settings(jobs=1, tolerance=tolerance))
         longest.append(pilots[-1][1])
-    assert longest[0] == planning.PILOT_BLOCKS < longest[1] < longest[2] == engine.MAX_REPLICATES
+    assert longest[0] == planning.PILOT_BLOCKS < longest[1] < longest[2] == LENGTHS[-1]
 
 
 @either
@@ -250,7 +253,7 @@ def test_a_doubled_pilot_is_one_that_was_as_long_at_once(checks, pilots, monkeyp
 def test_where_no_long_run_is_allowed_the_pilot_is_short(pilots, monkeypatch):
     """A wanted precision sets no limit to the cost."""
     (cost,) = {works.work_of("dot", Design(dk=16), DOTS, Settings()).cost}
-    for most, lengths in ((0, [16]), (250, [16, 32]), (10**9, [16, 32, 64, 128, 256])):
+    for most, lengths in ((0, [16]), (250, [16, 32]), (10**9, LENGTHS)):
         pilots.clear()
         monkeypatch.setattr(planning, "WORK_LIMIT", most * cost)
         _, _, blocks = planned(DOTS, Settings(jobs=1, tolerance=1e-3))
@@ -259,7 +262,7 @@ def test_where_no_long_run_is_allowed_the_pilot_is_short(pilots, monkeypatch):
     monkeypatch.setattr(planning, "WORK_LIMIT", 0)
     pilots.clear()
     planned(DOTS, Settings(jobs=1, precision=1e-4))
-    assert pilots[-1][1] == engine.MAX_REPLICATES
+    assert pilots[-1][1] == LENGTHS[-1]
 
 
 @pytest.mark.parametrize("pilot", [16, 32, 64, 128])
