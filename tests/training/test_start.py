@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from sdpa_check import rng
+from sdpa_check import engine, rng
 from sdpa_check.theory.saturation import gaussian_rows
 from sdpa_check.training import model
 from sdpa_check.training.model import Task
@@ -50,7 +50,7 @@ def test_more_layers_are_drawn_for_less_error():
     task = Task(dk=4, dmodel=16, keys=16)
     options = {"seed": 0, "jobs": 1}
     rough, fine = (start_losses(task, (1.0,), wanted_se=w, **options)[0] for w in (0.1, 0.003))
-    assert rough.row.samples == 512 * 16
+    assert rough.row.samples == engine.whole(512) * 16
     assert fine.row.samples > rough.row.samples
     assert fine.row.se < 0.003 * fine.row.value
 
