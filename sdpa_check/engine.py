@@ -209,8 +209,7 @@ def run(
     if executor is not None or jobs == 1 or not forked.possible():
         ordered = _in_order(run_spans, spans, jobs, executor)
     elif (workers := _workers(work, state, jobs)) > 1:
-        run_span = partial(single_threaded, _run_span, work, draws)
-        ordered = forked.in_order(run_span, spans, workers)
+        ordered = forked.in_order(partial(_run_span, work, draws), spans, workers)
     else:
         ordered = _in_order(run_spans, spans, 1, None)
     # Closing cancels what is under way as soon as merging or `progress` raises.

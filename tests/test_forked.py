@@ -120,6 +120,19 @@ def test_a_short_run_is_not_forked():
     )
 
 
+def test_no_more_processes_than_cores_or_blocks():
+    assert alone("""
+        from sdpa_check import engine
+        from sdpa_check.engine import State, _workers
+        class Work:
+            cost = engine.LONG
+        engine.available_cores = lambda: 3
+        work, state = Work(), State(64)
+        print([_workers(work, state, jobs) for jobs in (None, 1, 2, 1000)])
+        print(_workers(work, State(2), None), _workers(object(), state, 2))
+    """).splitlines() == ["[3, 1, 2, 3]", "2 1"]
+
+
 def test_a_process_with_a_thread_is_not_forked():
     assert (
         alone("""
