@@ -130,11 +130,7 @@ class DotWork:
         shape = (d, groups, side)
         queries = q[:, : groups * side].reshape(shape).transpose(1, 0, 2)
         keys = k[:, : groups * side].reshape(shape).transpose(1, 0, 2)
-        if not parse_dependence(self.design.corr).qk_rho:
-            tile = queries.transpose(0, 2, 1) @ keys
-        else:
-            pairs = zip(queries, keys, strict=True)
-            tile = np.array([scores.products(self.design, x, y, self.fault) for x, y in pairs])
+        tile = scores.products(self.design, queries, keys, self.fault)
         if self.pivot:
             tile -= tile.dtype.type(self.pivot)
         return np.asarray(tile)

@@ -341,12 +341,12 @@ def _group_scores(
 def _products(
     design: Design, q: NDArray[Any], k: NDArray[Any], fault: Fault, *, key_major: bool
 ) -> NDArray[Any]:
+    """The scores (groups, n, m), or (groups, m, n): q·k is k·q, unless k depends on q."""
+    if not key_major:
+        return scores.products(design, q, k, fault)
     if parse_dependence(design.corr).qk_rho:
-        pairs = zip(q, k, strict=True)
-        found = np.stack([scores.products(design, *pair, fault) for pair in pairs])
-        return found.transpose(0, 2, 1) if key_major else found
-    one, other = (k, q) if key_major else (q, k)
-    return np.asarray(one.transpose(0, 2, 1) @ other)
+        return scores.products(design, q, k, fault).transpose(0, 2, 1)
+    return scores.products(design, k, q, fault)
 
 
 def _column(statistics: RowStatistics, name: str) -> NDArray[np.float64]:

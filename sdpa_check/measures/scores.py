@@ -60,7 +60,7 @@ def vectors(
 
 
 def products(design: Design, q: NDArray[Any], k: NDArray[Any], fault: Fault) -> NDArray[Any]:
-    """All scores of the queries q (d_k, n) with the keys k (d_k, m): shape (n, m).
+    """All scores of the queries q (…, d_k, n) with the keys k (…, d_k, m): shape (…, n, m).
 
     Where q and k are correlated (``qk:ρ``), `k` holds the independent part z of the key, and the
     key of the pair (i, j) is k_ij = μ_k + ρ (σ_k/σ_q)(q_i − μ_q) + √(1−ρ²) (z_j − μ_k): every
@@ -68,14 +68,14 @@ def products(design: Design, q: NDArray[Any], k: NDArray[Any], fault: Fault) -> 
     """
     rho = parse_dependence(design.corr).qk_rho
     if rho == 0.0:
-        return np.asarray(q.T @ k)
+        return np.asarray(q.swapaxes(-1, -2) @ k)
     scale = fault.sample_scale
     mean_q, mean_k = design.query.mean * scale, design.key.mean * scale
     ratio = rho * design.key.sigma / design.query.sigma
-    own = mean_k * q.sum(axis=0) + ratio * ((q - mean_q) * q).sum(axis=0)
-    scores = np.asarray(q.T @ (k - mean_k if mean_k else k))
+    own = mean_k * q.sum(axis=-2) + ratio * ((q - mean_q) * q).sum(axis=-2)
+    scores = np.asarray(q.swapaxes(-1, -2) @ (k - mean_k if mean_k else k))
     scores *= math.sqrt(1 - rho * rho)
-    scores += own[:, None].astype(scores.dtype)
+    scores += own[..., None].astype(scores.dtype)
     return scores
 
 
