@@ -22,9 +22,19 @@ SOURCES["sdpa_check"] = SOURCES.pop("__init__")
 
 LAYERS = (
     {"sdpa_check", "errors", "records"},
-    {"rng", "forked", "student", "histogram", "distributions", "logits", "rowsums", "environment"},
+    {
+        "rng",
+        "forked",
+        "student",
+        "histogram",
+        "distributions",
+        "logits",
+        "rowsums",
+        "environment",
+    },
     {"theory"},  # errors, records and itself
     {"report"},  # the same: it draws records and knows no experiment
+    {"closedforms"},
     {"softmax", "engine", "power", "cluster"},
     {"measures", "verdict", "tails", "checkpoint"},
     {"estimates"},
@@ -42,7 +52,16 @@ LAYERS = (
 """A module imports from layers above its own, and within a package from its siblings."""
 
 RECORDS_ONLY = {"theory", "report"}
-MEASURING = {"distributions", "histogram", "softmax", "rowsums", "engine", "measures", "estimates"}
+MEASURING = {
+    "distributions",
+    "histogram",
+    "softmax",
+    "rowsums",
+    "closedforms",
+    "engine",
+    "measures",
+    "estimates",
+}
 RANDOM_MAKERS = {
     *("default_rng", "SeedSequence", "Generator", "RandomState"),
     *("PCG64", "PCG64DXSM", "SFC64", "Philox", "MT19937"),
