@@ -313,3 +313,16 @@ def test_only_the_variance_needs_gram_matrices():
     wide = DotWork(Design(dk=64), 512, parts=("tile",))
     assert wide.tiling == (512, 1)
     assert len(wide.block(rng.generator(0, wide.experiment, 0))) == 5
+
+
+@pytest.mark.parametrize(
+    ("corr", "dk", "side"),
+    [("equi:0.5", 64, 64), ("ar1:0.9", 64, 64), ("equi:0.3", 16, 32), ("none", 64, 128)],
+)
+def test_the_tile_of_dependent_components_is_wide_and_has_all_vectors(corr, dk, side):
+    """8√d_k where they depend on each other, 2 d_k where they do not: what `tile_side` derives."""
+    design = Design(dk=dk, corr=corr)
+    work = DotWork(design, block_vectors(design))
+    assert work.tiling[0] == side
+    if corr != "none":
+        assert work.vectors == side * work.tiling[1]
