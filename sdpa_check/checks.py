@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from sdpa_check.checkpoint import Checkpoint
+    from sdpa_check.engine import Runner
+    from sdpa_check.forked import Pool
     from sdpa_check.records import Design, Estimate, Outcome, Relation
 
 Current = Callable[[], tuple[str, "Estimate"] | None]
@@ -78,6 +80,7 @@ class Settings:
         seed: root seed.
         jobs: workers, forked processes or threads; None for the cores present.
         executor: where blocks run instead.
+        pool: processes that are forked for a run, and end with it.
         cluster: the address from which a run opens its executor, and closes it at its end.
         precision: wanted standard error relative to the scale that the band is a fraction of;
             None plans the sample size from the band itself, so that a true prediction is confirmed.
@@ -93,6 +96,7 @@ class Settings:
     seed: int = 0
     jobs: int | None = None
     executor: Executor | None = None
+    pool: Pool | None = None
     cluster: str | None = None
     precision: float | None = None
     samples: int | None = None
@@ -101,6 +105,11 @@ class Settings:
     fault: Fault = field(default_factory=Fault)
     progress: Progress | None = None
     checkpoint: Checkpoint | None = None
+
+    @property
+    def runner(self) -> Runner | None:
+        """Where blocks run, if not in threads."""
+        return self.executor or self.pool
 
 
 def parameters(case: Case, asked: Quantity | ExactQuantity) -> dict[str, Any]:

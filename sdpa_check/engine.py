@@ -8,7 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent import futures
 from dataclasses import dataclass, field
 from functools import cache, partial
 from itertools import islice
@@ -46,6 +46,9 @@ SPAN = 8
 LONG = 2e8
 """Elementary operations of a run, by its `cost`, that are worth forking for: some 0.1 s."""
 
+Runner = futures.Executor | forked.Pool
+"""Where blocks run: a cluster, threads, or processes forked from this one."""
+
 TASK_SPANS = 8
 """The most spans in one task on a cluster; it bounds the results that wait for an earlier one."""
 
@@ -56,8 +59,8 @@ TASK_SECONDS = 0.5
 class Work(Protocol):
     """One experiment, cut into blocks that are independent and identically distributed.
 
-    One that says what it costs, as `cost` in elementary operations of a block, is run in processes
-    of its own where that pays.
+    One that says what it costs, as `cost` in elementary operations of a block, lets processes be
+    forked where that pays.
     """
 
     @property
@@ -173,24 +176,25 @@ def run(
     seed: int,
     blocks: int,
     jobs: int | None = None,
-    executor: Executor | None = None,
+    executor: Runner | None = None,
     start: State | None = None,
     progress: Callable[[State], None] | None = None,
 ) -> Replicates:
     """Run `blocks` blocks (rounded up to equal replicates) and merge them in block order.
 
-    The result depends on `work`, `seed` and `blocks` only. Blocks run in forked processes where the
-    run is long enough and this process can be forked, else in threads; or wherever the
-    `concurrent.futures.Executor` runs them that is given. At most a few tasks per worker are under
-    way at once, so memory is bounded whatever the number of blocks.
+    The result depends on `work`, `seed` and `blocks` only. Blocks run in threads, or wherever the
+    executor runs them that is given. At most a few tasks per worker are under way at once, so
+    memory is bounded whatever the number of blocks.
 
     Args:
-        work: the experiment; it must be picklable if `executor` leaves the process.
+        work: the experiment; it must be picklable if `executor` leaves the process, unless that is
+            a `forked.Pool` whose processes are not there yet.
         seed: root seed.
         blocks: how many independent blocks.
         jobs: number of workers; None for the cores present. With `executor` it only bounds the
             tasks under way, to four per job; None then means its attribute `threads`, if any.
-        executor: where tasks run instead.
+        executor: where tasks run instead. A `forked.Pool` leaves a run here that is too short to
+            fork for.
         start: where an earlier run of the same `work`, `seed` and `blocks` was stopped; this one
             goes on from there, to the same numbers as a run from the first block on.
         progress: called with the new state whenever blocks have been merged. The last one that it
@@ -205,13 +209,12 @@ def run(
         if first >= state.merged
     )
     draws = partial(rng.generator, seed, work.experiment)
-    run_spans = partial(_run_spans, work, draws)
-    if executor is not None or jobs == 1 or not forked.possible():
-        ordered = _in_order(run_spans, spans, jobs, executor)
-    elif (workers := _workers(work, state, jobs)) > 1:
-        ordered = forked.in_order(partial(_run_span, work, draws), spans, workers)
+    if not isinstance(executor, forked.Pool):
+        ordered = _in_order(partial(_run_spans, work, draws), spans, jobs, executor)
+    elif executor.running or _is_long(work, state):
+        ordered = executor.in_order(partial(_run_span, work, draws), spans)
     else:
-        ordered = _in_order(run_spans, spans, 1, None)
+        ordered = _in_order(partial(_run_spans, work, draws), spans, 1, None)
     # Closing cancels what is under way as soon as merging or `progress` raises.
     with single_threaded_blas(), contextlib.closing(ordered) as parts:
         for (first, stop), part in parts:
@@ -221,12 +224,19 @@ def run(
     return state.replicates()
 
 
-def _workers(work: Work, state: State, jobs: int | None) -> int:
-    """How many processes to fork: no more than cores, and one where that takes too long."""
-    cores, left = available_cores(), state.blocks - state.merged
-    if getattr(work, "cost", 0.0) * left < LONG:
-        return 1
-    return min(jobs or cores, cores, left)
+def _is_long(work: Work, state: State) -> bool:
+    return bool(getattr(work, "cost", 0.0) * (state.blocks - state.merged) >= LONG)
+
+
+@contextlib.contextmanager
+def workers(jobs: int | None) -> Iterator[forked.Pool | None]:
+    """Processes to be forked from this one where that is possible and `jobs` asks for several."""
+    count = min(jobs or available_cores(), available_cores())
+    if count == 1 or not forked.possible():
+        yield None
+        return
+    with single_threaded_blas(), forked.Pool(count) as pool:
+        yield pool
 
 
 def _plus(total: NDArray[Any] | None, value: NDArray[Any]) -> NDArray[Any]:
@@ -263,16 +273,16 @@ def _in_order(
     run_spans: Callable[[Sequence[Span]], list[Sums]],
     spans: Iterator[Span],
     jobs: int | None,
-    executor: Executor | None,
+    executor: futures.Executor | None,
 ) -> Generator[tuple[Span, Sums]]:
     """Every span with its result, in order, with a bounded number of tasks under way."""
     if executor is None and (jobs or available_cores()) == 1:
         yield from ((span, run_spans([span])[0]) for span in spans)
         return
-    pool = executor or ThreadPoolExecutor(jobs or available_cores(), "sdpa-check")
+    pool = executor or futures.ThreadPoolExecutor(jobs or available_cores(), "sdpa-check")
     pace = _Pace(jobs, executor)
     task = partial(single_threaded, run_spans)  # one object, which may be sent once
-    under_way: deque[tuple[list[Span], Future[list[Sums]]]] = deque()
+    under_way: deque[tuple[list[Span], futures.Future[list[Sums]]]] = deque()
     try:
         while True:
             while len(under_way) < pace.tasks and (some := list(islice(spans, pace.spans))):
@@ -297,7 +307,7 @@ class _Pace:
     come back sooner than that is worth.
     """
 
-    def __init__(self, jobs: int | None, executor: Executor | None) -> None:
+    def __init__(self, jobs: int | None, executor: futures.Executor | None) -> None:
         self._jobs, self._executor = jobs, executor
         self._returned, self._since = 0, time.monotonic()
         self.spans = 1

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from sdpa_check import estimates, sampling, works
+from sdpa_check import engine, estimates, sampling, works
 from sdpa_check.checks import Check, Settings, parameters
 from sdpa_check.errors import InputError
 from sdpa_check.quantities import ExactQuantity, Sample, quantity
@@ -12,7 +15,7 @@ from sdpa_check.records import Outcome, Row
 from sdpa_check.verdict import Verdict, judge, judge_exact, unjudged
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from sdpa_check.checkpoint import Checkpoint
     from sdpa_check.quantities import Quantity
@@ -56,13 +59,15 @@ def run(
     for check in population or checks:
         for key in works.keys(check) & needed:
             groups[key].append(check)
+    order = sorted(groups.items(), key=lambda item: sampling.text_of(item[0]))
     samples: Samples = {}
     try:
-        for key, group in sorted(groups.items(), key=lambda item: sampling.text_of(item[0])):
-            samples[key] = sampling.sample(*key, group, settings, total)
-            if not keep:
-                _judge(checks, samples, rows, settings, total)
-                _drop(checks, samples, rows, checkpoint)
+        with _workers(settings) as here:
+            for (key, group), planned in zip(order, _plans(order, here, total), strict=True):
+                samples[key] = sampling.sample(key, group, *planned(), here)
+                if not keep:
+                    _judge(checks, samples, rows, settings, total)
+                    _drop(checks, samples, rows, checkpoint)
     except KeyboardInterrupt:
         if checkpoint is None or checkpoint.empty:
             raise
@@ -70,6 +75,33 @@ def run(
     _judge(checks, samples, rows, settings, total)
     left = _unfinished(checks, samples, rows, settings, checkpoint) if checkpoint else {}
     return [rows[i] if i in rows else left[i] for i in range(len(checks))], samples
+
+
+@contextmanager
+def _workers(settings: Settings) -> Iterator[Settings]:
+    """The settings with processes to be forked, where they have no executor and it can be."""
+    if settings.executor is not None:
+        yield settings
+        return
+    with engine.workers(settings.jobs) as pool:
+        yield replace(settings, pool=pool)
+
+
+def _plans(
+    order: list[tuple[works.Key, list[Check]]], settings: Settings, total: int
+) -> list[Callable[[], tuple[sampling.SizedWork, int]]]:
+    """How each design is measured, and by how many blocks: functions that find out, or wait for it.
+
+    Workers plan the designs of many while they would wait for the last blocks of another. A single
+    one is planned here, with the workers running its pilot.
+    """
+    pool = settings.pool
+    if pool is None or len(order) == 1:
+        return [partial(sampling.planned, *key, group, settings, total) for key, group in order]
+    alone = replace(settings, pool=None, jobs=1)
+    return [
+        pool.later(partial(sampling.planned, *key, group, alone, total)) for key, group in order
+    ]
 
 
 def _judge(

@@ -1,13 +1,14 @@
-"""Worker processes forked for one run: they hold its work, get spans of blocks, and send sums back.
+"""Worker processes forked from this one: they get calls, and send back what these return.
 
 Threads hand the interpreter's lock over some hundred times a block, which costs what they gain
-where blocks are many short array operations. A forked process has the work without being sent it,
-and a lock of its own. Forking is safe in a process of one thread only.
+where blocks are many short array operations. A forked process has a lock of its own, and knows all
+that this one knew when it was forked. Forking is safe in a process of one thread only.
 """
 
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import pickle
 import selectors
@@ -15,28 +16,27 @@ import signal
 import struct
 import sys
 from collections import deque
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 
 from sdpa_check.errors import LostWorkersError
+from sdpa_check.packing import packed, unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
-Span = tuple[int, int]
 _T = TypeVar("_T")
+_Args = TypeVar("_Args", bound=tuple[Any, ...])
 
 AHEAD: Final = 2
-"""Spans that a worker has at once, so that it need not wait while results are merged."""
+"""Calls of one series that a worker has at once, so that it need not wait for the next."""
 
 WAITING: Final = 4
-"""Results per worker that may wait for an earlier one, at most."""
+"""Results per worker that may wait for an earlier one of their series, at most."""
 
-_SPAN: Final = struct.Struct("=qq")
 _LENGTH: Final = struct.Struct("=Q")
 _PIPE_BYTES: Final = 1 << 20
 _TASKS: Final = Path("/proc/self/task")
@@ -54,74 +54,211 @@ def possible() -> bool:
         return False
 
 
-def in_order(
-    run_span: Callable[[int, int], _T], spans: Iterator[Span], workers: int
-) -> Generator[tuple[Span, _T]]:
-    """Every span with its result, in order, computed by forked processes.
+class Pool:
+    """Processes that are forked when there is something to do, and end with the pool.
 
-    They end with the generator, however it ends, and by themselves if this process is killed.
+    A series of calls comes first: what is to be done `later` is given to a worker for which the
+    series under way has nothing left. All results are the same as if they were made here.
 
-    Args:
-        run_span: first block, the one after the last → what is sent back; it must be picklable.
-        spans: what to run; it is taken from as workers become free.
-        workers: how many processes.
-
-    Raises:
-        LostWorkersError: if a worker process is lost.
-        Exception: what `run_span` raised.
+    Example:
+        >>> with Pool(2) as pool:  # doctest: +SKIP
+        ...     for args, result in pool.in_order(divmod, iter([(7, 2), (9, 4)])):
+        ...         print(args, result)
+        (7, 2) (3, 1)
+        (9, 4) (2, 1)
     """
-    with _forked(run_span, workers) as pool, selectors.DefaultSelector() as selector:
-        for worker in pool:
-            selector.register(worker.results, selectors.EVENT_READ, worker)
-        waiting: dict[Span, _T] = {}
-        order: deque[Span] = deque()
 
-        def supply(worker: _Worker) -> None:
-            while len(worker.given) < AHEAD and len(order) < WAITING * workers:
-                span = next(spans, None)
-                if span is None:
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._workers: list[_Worker] = []
+        self._functions: dict[int, Callable[..., Any]] = {}
+        self._numbers = itertools.count()
+        self._later: deque[_Call] = deque()
+        self._selector = selectors.DefaultSelector()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def running(self) -> bool:
+        """Whether the processes are there already."""
+        return bool(self._workers)
+
+    def in_order(
+        self, function: Callable[..., _T], series: Iterator[_Args]
+    ) -> Generator[tuple[_Args, _T]]:
+        """Every tuple of arguments with what the function returns for it, in order.
+
+        Args:
+            function: what to call. What it returns must be picklable, and so must the function
+                where the processes are there already; it is sent to each of them once.
+            series: its arguments; they are taken as workers become free.
+
+        Raises:
+            LostWorkersError: if a worker process is lost.
+            Exception: what the function raised.
+        """
+        number, order = self._numbered(function), deque[_Call]()
+        self._start()
+        ended = False
+        try:
+            while True:
+                ended = ended or self._supply(number, series, order)
+                self._supply_later()
+                if ended and not order:
                     return
-                order.append(span)
-                worker.give(span)
+                self._collect()
+                while order and order[0].done:
+                    call = order.popleft()
+                    yield cast("_Args", call.args), call.result
+        finally:
+            del self._functions[number]
 
-        for worker in pool:
-            supply(worker)
-        while order:
-            for key, _ in selector.select():
-                waiting.update([key.data.take()])
-            while order and order[0] in waiting:
-                span = order.popleft()
-                yield span, waiting.pop(span)
-            for worker in pool:
-                supply(worker)
+    def later(self, function: Callable[..., _T], *args: Any) -> Callable[[], _T]:
+        """Have a call made some time, and return what waits for its result.
+
+        The function is not sent, and so the processes must not be there yet.
+
+        Raises:
+            RuntimeError: they are.
+        """
+        if self.running:
+            raise RuntimeError("work for later must be known before processes are forked")
+        call = _Call(self._numbered(function), args)
+        self._later.append(call)
+        return partial(self._awaited, call)
+
+    def close(self) -> None:
+        """End all processes; they hold nothing that would be lost when they are killed."""
+        for worker in self._workers:
+            os.close(worker.calls)
+            os.close(worker.results)
+            if worker.pid:
+                os.kill(worker.pid, signal.SIGKILL)
+                os.waitpid(worker.pid, 0)
+        self._workers = []
+        self._selector.close()
+
+    def _awaited(self, call: _Call) -> Any:
+        self._start()
+        if call in self._later:
+            self._later.remove(call)
+            self._later.appendleft(call)
+        while not call.done:
+            self._supply_later()
+            self._collect()
+        self._supply_later()
+        return call.result
+
+    def _numbered(self, function: Callable[..., Any]) -> int:
+        """A number by which workers know a function."""
+        number = next(self._numbers)
+        self._functions[number] = function
+        return number
+
+    def _start(self) -> None:
+        if self._workers:
+            return
+        # Signals wait until every worker stands in the list and takes none itself.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        try:
+            for _ in range(self.count):
+                worker = _fork(self._functions, self._workers, before)
+                self._workers.append(worker)
+                self._selector.register(worker.results, selectors.EVENT_READ, worker)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def _supply(self, number: int, series: Iterator[_Args], order: deque[_Call]) -> bool:
+        """Give workers the next calls of a series, and return whether it has ended."""
+        ended = False
+        for worker in self._workers:
+            while not ended and worker.has_room(number) and len(order) < WAITING * self.count:
+                args = next(series, None)
+                ended = args is None
+                if args is not None:
+                    order.append(_Call(number, args))
+                    worker.give(order[-1], self._functions)
+        return ended
+
+    def _supply_later(self) -> None:
+        """Give workers that have nothing to do what is for later."""
+        for worker in self._workers:
+            if self._later and not worker.given:
+                worker.give(self._later.popleft(), self._functions)
+
+    def _collect(self) -> None:
+        """Wait until there are results, and take them."""
+        for key, _ in self._selector.select():
+            key.data.take()
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    """A call of the function of a number, and what came of it."""
+
+    function: int
+    args: tuple[Any, ...]
+    done: bool = False
+    _answer: Any = None
+
+    def answer(self, answer: Any) -> None:
+        self.done, self._answer = True, answer
+
+    @property
+    def result(self) -> Any:
+        """What the function returned; what it raised is raised here."""
+        if isinstance(self._answer, BaseException):
+            raise self._answer
+        return self._answer
 
 
 @dataclass(slots=True)
 class _Worker:
-    """A forked process, the pipe that it reads spans from and the one that it writes results to."""
+    """A forked process, the pipe that it reads calls from and the one that it writes results to.
+
+    Attributes:
+        inherited: the numbers of the functions that it knew when it was forked.
+        learned: that of the function that it was sent last.
+    """
 
     pid: int
-    spans: int
+    calls: int
     results: int
-    given: list[Span] = field(default_factory=list)
+    inherited: frozenset[int]
+    learned: int = -1
+    given: deque[_Call] = field(default_factory=deque)
 
-    def give(self, span: Span) -> None:
-        self.given.append(span)
+    def has_room(self, number: int) -> bool:
+        """Whether another call of a function may be given; none behind that of another one.
+
+        A function travels to a worker that has nothing to do, and so reads it at once: else this
+        process could wait to write to one that waits to write.
+        """
+        return not self.given or (len(self.given) < AHEAD and self.given[-1].function == number)
+
+    def give(self, call: _Call, functions: dict[int, Callable[..., Any]]) -> None:
+        self.given.append(call)
+        known = call.function in self.inherited or call.function == self.learned
+        function = None if known else functions[call.function]
+        if not known:
+            self.learned = call.function
+        data = packed((call.function, function, call.args))
         try:
-            os.write(self.spans, _SPAN.pack(*span))
+            _write(self.calls, _LENGTH.pack(len(data)) + data)
         except BrokenPipeError:
             raise self._lost() from None
 
-    def take(self) -> tuple[Span, Any]:
-        """The result of the span that was given first, or the error that it raised."""
+    def take(self) -> None:
+        """Hand the next result to the call that was given first."""
         try:
-            (length,) = _LENGTH.unpack(_read(self.results, _LENGTH.size))
-            answer = pickle.loads(_read(self.results, length))  # noqa: S301, from our own code
+            answer = _received(self.results)
         except EOFError:
             raise self._lost() from None
-        if isinstance(answer, BaseException):
-            raise answer
-        return self.given.pop(0), _whole(answer)
+        self.given.popleft().answer(answer)
 
     def _lost(self) -> LostWorkersError:
         _, status = os.waitpid(self.pid, 0)
@@ -131,32 +268,12 @@ class _Worker:
         return LostWorkersError(f"a worker process {how}; fewer --jobs take less memory")
 
 
-@contextmanager
-def _forked(run_span: Callable[[int, int], Any], count: int) -> Iterator[list[_Worker]]:
-    """Workers until the context ends; they hold nothing that would be lost when they are killed."""
-    pool: list[_Worker] = []
-    try:
-        # Signals wait until every worker stands in the list and takes none itself.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-        try:
-            for _ in range(count):
-                pool.append(_fork(run_span, pool, before))
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        yield pool
-    finally:
-        for worker in pool:
-            os.close(worker.spans)
-            os.close(worker.results)
-            if worker.pid:
-                os.kill(worker.pid, signal.SIGKILL)
-                os.waitpid(worker.pid, 0)
-
-
 def _fork(
-    run_span: Callable[[int, int], Any], earlier: list[_Worker], mask: set[signal.Signals | int]
+    functions: dict[int, Callable[..., Any]],
+    earlier: list[_Worker],
+    mask: set[signal.Signals | int],
 ) -> _Worker:
-    spans, give = os.pipe()
+    calls, give = os.pipe()
     take, results = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -166,16 +283,16 @@ def _fork(
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             # A pipe ends when nobody holds its other end: not this process, nor a sibling.
-            for each in (give, take, *(end for w in earlier for end in (w.spans, w.results))):
+            for each in (give, take, *(end for w in earlier for end in (w.calls, w.results))):
                 os.close(each)
             gc.freeze()  # a collection would touch, and so copy, every page of the parent
-            _serve(run_span, spans, results)
+            _serve(functions, calls, results)
         finally:
             os._exit(0)
-    os.close(spans)
+    os.close(calls)
     os.close(results)
     _widen(take)
-    return _Worker(pid, give, take)
+    return _Worker(pid, give, take, frozenset(functions))
 
 
 def _widen(pipe: int) -> None:
@@ -186,22 +303,34 @@ def _widen(pipe: int) -> None:
         fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
 
-def _serve(run_span: Callable[[int, int], Any], spans: int, results: int) -> None:
-    """Run spans in a worker until there are no more, or nobody wants their results."""
+def _serve(functions: dict[int, Callable[..., Any]], calls: int, results: int) -> None:
+    """Make calls in a worker until there are no more, or nobody wants their results."""
+    learned: Callable[..., Any] | None = None
     while True:
         try:
-            span = _SPAN.unpack(_read(spans, _SPAN.size))
+            number, function, args = _received(calls)
         except EOFError:
             return
+        learned = function or learned
         try:
-            answer = _thin(run_span(*span))
-            data = pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
+            known = cast("Callable[..., Any]", functions.get(number, learned))
+            data = packed(known(*args))
         except BaseException as error:  # noqa: BLE001, the parent raises it
             data = _pickled(error)
         try:
             _write(results, _LENGTH.pack(len(data)) + data)
         except BrokenPipeError:
             return
+
+
+def _received(pipe: int) -> Any:
+    """The next message.
+
+    Raises:
+        EOFError: there will be none.
+    """
+    (length,) = _LENGTH.unpack(_read(pipe, _LENGTH.size))
+    return unpacked(_read(pipe, length))
 
 
 def _pickled(error: BaseException) -> bytes:
@@ -212,44 +341,6 @@ def _pickled(error: BaseException) -> bytes:
     except Exception:  # noqa: BLE001, whatever the classes of other people do
         return pickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))
     return data
-
-
-@dataclass(frozen=True, slots=True)
-class _Sparse:
-    """A vector that is mostly zeros, as histograms are: 150 kB become a few."""
-
-    size: int
-    places: Any
-    values: Any
-
-
-def _thin(sums: Any) -> Any:
-    if not isinstance(sums, dict):
-        return sums
-    return {name: _sparse(value) for name, value in sums.items()}
-
-
-def _sparse(value: Any) -> Any:
-    if not isinstance(value, np.ndarray) or value.ndim != 1 or value.size < 512:
-        return value
-    places = np.flatnonzero(value)
-    if 4 * len(places) > value.size:
-        return value
-    return _Sparse(value.size, places.astype(np.int32), value[places])
-
-
-def _whole(sums: Any) -> Any:
-    if not isinstance(sums, dict):
-        return sums
-    return {name: _dense(value) for name, value in sums.items()}
-
-
-def _dense(value: Any) -> Any:
-    if not isinstance(value, _Sparse):
-        return value
-    full = np.zeros(value.size, value.values.dtype)
-    full[value.places] = value.values
-    return full
 
 
 def _read(pipe: int, size: int) -> bytearray:

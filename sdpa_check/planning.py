@@ -122,7 +122,7 @@ class _Asked:
                 seed=self.settings.seed,
                 blocks=blocks,
                 jobs=self.settings.jobs,
-                executor=self.settings.executor,
+                executor=self.settings.runner,
                 start=start,
             )
             needs = self.settled(*self.needs(Sample(work=pilot, replicates=replicates)))

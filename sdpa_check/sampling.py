@@ -27,10 +27,10 @@ LEAST = 2
 """Replicates behind a number that is shown of a design under way; one has no error bar."""
 
 
-def sample(
+def planned(
     kind_: str, design: Design, group: list[Check], settings: Settings, total: int
-) -> Sample:
-    """Draw and merge the blocks of one design, as many as the checks of its `group` need.
+) -> tuple[SizedWork, int]:
+    """The work of a design, and the number of its blocks: what the checks of its `group` need.
 
     Args:
         kind_: the kind of block, as from `kind`.
@@ -39,9 +39,27 @@ def sample(
         settings: how checks are run.
         total: how many checks share the false-alarm probability.
     """
+    if kind_.startswith("train "):
+        return training_work(kind_, design, group, settings), SEEDS
+    work, blocks = plan(work_of(kind_, design, group, settings), design, group, settings, total)
+    return work, engine.whole(blocks)
+
+
+def sample(
+    key: Key, group: list[Check], work: SizedWork, blocks: int, settings: Settings
+) -> Sample:
+    """Draw and merge the blocks of one design.
+
+    Args:
+        key: the kind of block and the design.
+        group: the checks that read it.
+        work: what is drawn and measured.
+        blocks: how many blocks.
+        settings: how checks are run.
+    """
+    kind_, design = key
     label = f"d_k={design.dk}" + (f", m={design.keys}" if design.keys else "")
-    work, blocks = _planned(kind_, design, group, settings, total)
-    name, checkpoint = text_of((kind_, design)), settings.checkpoint
+    name, checkpoint = text_of(key), settings.checkpoint
     start = None if checkpoint is None else checkpoint.start(name, work, blocks)
     leader = cache(lambda: _leader(kind_, design, group))
 
@@ -57,21 +75,11 @@ def sample(
         seed=settings.seed,
         blocks=blocks,
         jobs=settings.jobs,
-        executor=settings.executor,
+        executor=settings.runner,
         start=start,
         progress=advance,
     )
     return Sample(work=work, replicates=replicates)
-
-
-def _planned(
-    kind_: str, design: Design, group: list[Check], settings: Settings, total: int
-) -> tuple[SizedWork, int]:
-    """The work of a design, and the number of its blocks."""
-    if kind_.startswith("train "):
-        return training_work(kind_, design, group, settings), SEEDS
-    work, blocks = plan(work_of(kind_, design, group, settings), design, group, settings, total)
-    return work, engine.whole(blocks)
 
 
 def text_of(key: Key) -> str:

@@ -21,7 +21,7 @@ SOURCES = {
 SOURCES["sdpa_check"] = SOURCES.pop("__init__")
 
 LAYERS = (
-    {"sdpa_check", "errors", "records"},
+    {"sdpa_check", "errors", "records", "packing"},
     {
         "rng",
         "forked",

@@ -460,7 +460,7 @@ def test_an_interrupt_stays_one_without_a_checkpoint_or_before_the_first_block(m
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sampling, "_planned", interrupt)
+    monkeypatch.setattr(sampling, "planned", interrupt)
     with pytest.raises(KeyboardInterrupt):
         experiment.run(DOT_CHECKS, small(checkpoint=checkpoint.Checkpoint()))
 

@@ -27,6 +27,10 @@ SQUARES = """
         return {"square": first * first}
 
     spans = [(i, i + 1) for i in range(50)]
+
+    def in_order(function, spans, workers):
+        with forked.Pool(workers) as pool:
+            yield from pool.in_order(function, spans)
 """
 
 
@@ -66,7 +70,7 @@ def test_results_come_in_order_from_other_processes(workers):
         def slow(first, stop):
             time.sleep(0.01 * (first % 3 == 0))
             return (first * first, os.getpid())
-        results = list(forked.in_order(slow, iter(spans), {workers}))
+        results = list(in_order(slow, iter(spans), {workers}))
         assert [span for span, _ in results] == spans
         assert [square for _, (square, _) in results] == [i * i for i in range(50)]
         pids = {{pid for _, (_, pid) in results}}
@@ -86,20 +90,22 @@ def test_the_numbers_are_those_of_one_process():
         from sdpa_check.measures.rows import RowsShape, RowsWork
         from sdpa_check.records import Design
         assert forked.possible()
-        engine.LONG, engine.available_cores = 0, lambda: 2
-        calls, in_order = [], forked.in_order
-        forked.in_order = lambda *args: calls.append(args[2]) or in_order(*args)
+        engine.LONG = 0
         rows = RowsWork(Design(dk=8, keys=8), (0.3, 1.0), RowsShape(2, 4, 1))
         rows = rows.with_grids(np.random.default_rng(1))
         for work in (DotWork(Design(dk=8), 64), rows):
             for blocks in (3, 70, 600):
                 one = engine.run(work, seed=1, blocks=blocks, jobs=1)
-                two = engine.run(work, seed=1, blocks=blocks, jobs=2)
+                with forked.Pool(2) as pool:
+                    two = engine.run(work, seed=1, blocks=blocks, executor=pool)
+                    assert pool.running
+                    sent = engine.run(work, seed=1, blocks=blocks, executor=pool)
                 assert one.sums.keys() == two.sums.keys()
                 for name, each in one.sums.items():
                     assert each.dtype == two.sums[name].dtype, name
                     assert np.array_equal(each, two.sums[name]), name
-        print(calls == [2] * 6)
+                    assert np.array_equal(each, sent.sums[name]), name
+        print(True)
     """)
         == "True"
     )
@@ -111,26 +117,29 @@ def test_a_short_run_is_not_forked():
         from sdpa_check import engine
         from sdpa_check.measures.dot import DotWork
         from sdpa_check.records import Design
-        def never(*_): raise AssertionError
-        forked.in_order = never
-        engine.run(DotWork(Design(dk=4), 8), seed=1, blocks=4, jobs=2)
-        print("done")
+        with forked.Pool(2) as pool:
+            engine.run(DotWork(Design(dk=4), 8), seed=1, blocks=4, executor=pool)
+            before = pool.running
+            engine.run(DotWork(Design(dk=64), 1024), seed=1, blocks=64, executor=pool)
+            print(before, pool.running)
     """)
-        == "done"
+        == "False True"
     )
 
 
-def test_no_more_processes_than_cores_or_blocks():
-    assert alone("""
+def test_no_more_processes_than_cores():
+    assert (
+        alone("""
         from sdpa_check import engine
-        from sdpa_check.engine import State, _workers
-        class Work:
-            cost = engine.LONG
-        engine.available_cores = lambda: 3
-        work, state = Work(), State(64)
-        print([_workers(work, state, jobs) for jobs in (None, 1, 2, 1000)])
-        print(_workers(work, State(2), None), _workers(object(), state, 2))
-    """).splitlines() == ["[3, 1, 2, 3]", "2 1"]
+        found = []
+        for cores, jobs in ((3, None), (3, 1), (3, 2), (3, 1000), (1, None), (1, 2)):
+            engine.available_cores = lambda: cores
+            with engine.workers(jobs) as pool:
+                found.append(pool and pool.count)
+        print(found)
+    """)
+        == "[3, None, 2, 3, None, None]"
+    )
 
 
 def test_a_process_with_a_thread_is_not_forked():
@@ -141,6 +150,9 @@ def test_a_process_with_a_thread_is_not_forked():
         thread = threading.Thread(target=event.wait)
         thread.start()
         during = forked.possible()
+        from sdpa_check import engine
+        with engine.workers(2) as pool:
+            during |= pool is not None
         event.set()
         print(before, during)
     """)
@@ -159,12 +171,134 @@ def test_spans_are_taken_as_they_are_needed():
         def first_is_slow(first, stop):
             time.sleep(0.5 * (first == 0))
             return first
-        results = forked.in_order(first_is_slow, counted(), 2)
+        results = in_order(first_is_slow, counted(), 2)
         next(results)
         print(len(taken))
         assert [r for _, r in results] == list(range(1, 200))
     """)
     assert int(found) <= 8  # 2 workers × forked.WAITING
+
+
+def test_later_calls_are_made_when_a_series_leaves_room():
+    """By the worker that has nothing left to do, and not before the series is given away."""
+    assert (
+        alone("""
+        def plan(i):
+            return i, os.getpid(), time.monotonic()
+        def slow(first, stop):
+            time.sleep(0.3 if first == 5 else 0.01)
+            return os.getpid(), time.monotonic()
+        with forked.Pool(2) as pool:
+            plans = [pool.later(plan, i) for i in range(3)]
+            found = [result for _, result in pool.in_order(slow, iter(spans[:6]))]
+            planned = [plan() for plan in plans]
+        assert [i for i, *_ in planned] == [0, 1, 2]
+        (last, end), pids = found[5], {pid for pid, _ in found}
+        assert {pid for _, pid, _ in planned} <= pids
+        print(all(pid != last and at < end for _, pid, at in planned))
+    """)
+        == "True"
+    )
+
+
+def test_what_is_waited_for_comes_first():
+    assert (
+        alone("""
+        def plan(i):
+            time.sleep(0.05)
+            return i, time.monotonic()
+        with forked.Pool(1) as pool:
+            plans = [pool.later(plan, i) for i in range(4)]
+            third = plans[3]()
+            others = [plan() for plan in plans]
+        print(third[0], others[3] == third, all(third[1] < at for _, at in others[:3]))
+    """)
+        == "3 True True"
+    )
+
+
+def test_a_series_waits_for_workers_that_are_busy():
+    assert (
+        alone("""
+        def plan():
+            time.sleep(0.3)
+        with forked.Pool(2) as pool:
+            plans = [pool.later(plan) for _ in range(2)]
+            pool._start()
+            pool._supply_later()
+            print([result["square"] for _, result in pool.in_order(square, iter(spans[:4]))])
+    """)
+        == "[0, 1, 4, 9]"
+    )
+
+
+def test_a_series_does_not_wait_for_what_is_for_later():
+    assert (
+        alone("""
+        def plan():
+            time.sleep(60)
+        with forked.Pool(2) as pool:
+            plan = pool.later(plan)
+            print(len(list(pool.in_order(square, iter(spans)))), len(pool._functions))
+    """)
+        == "50 1"
+    )
+
+
+def test_a_series_that_is_left_early_leaves_the_pool_in_order():
+    assert alone("""
+        with forked.Pool(2) as pool:
+            first = pool.in_order(square, iter(spans))
+            assert next(first)[1] == {"square": 0}
+            first.close()
+            print(sum(result["square"] for _, result in pool.in_order(square, iter(spans))))
+    """) == str(sum(i * i for i in range(50)))
+
+
+def test_an_error_of_a_later_call_arrives_where_it_is_waited_for():
+    assert alone("""
+        from sdpa_check.errors import InputError
+        def broken():
+            raise InputError("--dk", 3, "another one", "try")
+        with forked.Pool(2) as pool:
+            plan = pool.later(broken)
+            print(len(list(pool.in_order(square, iter(spans)))))
+            try:
+                plan()
+            except InputError as error:
+                print(error)
+    """).splitlines() == ["50", "--dk: got 3, want another one; try"]
+
+
+def test_what_cannot_be_sent_must_be_known_before():
+    assert (
+        alone("""
+        with forked.Pool(1) as pool:
+            list(pool.in_order(lambda first, stop: first, iter(spans)))
+            try:
+                pool.later(square, 1, 2)
+            except RuntimeError as error:
+                print(error)
+    """)
+        == "work for later must be known before processes are forked"
+    )
+
+
+def test_functions_and_results_of_any_size_travel():
+    """Larger than a pipe holds, both ways at once: nobody waits for ever to write."""
+    assert alone("""
+        import numpy as np
+        from functools import partial
+        big = np.arange(1_000_000.0)
+        with forked.Pool(2) as pool:
+            list(pool.in_order(square, iter(spans)))
+            total = 0.0
+            for shift in (1, 2):
+                add = partial(np.add, big + shift)
+                for _, result in pool.in_order(add, iter([(i,) for i in range(12)])):
+                    total += result[-1]
+            print(total)
+    """) == str(sum(999_999.0 + shift + i for shift in (1, 2) for i in range(12)))
 
 
 def test_an_error_arrives_as_it_is():
@@ -177,7 +311,7 @@ def test_an_error_arrives_as_it_is():
             return first
         got = []
         try:
-            for _, result in forked.in_order(broken, iter(spans), 2):
+            for _, result in in_order(broken, iter(spans), 2):
                 got.append(result)
         except InputError as error:
             print(got == list(range(len(got))) and len(got) <= 7, error)
@@ -194,7 +328,7 @@ def test_an_error_that_cannot_travel_is_told():
         def broken(first, stop):
             raise Odd("so ", "odd")
         try:
-            list(forked.in_order(broken, iter(spans), 2))
+            list(in_order(broken, iter(spans), 2))
         except RuntimeError as error:
             print(error)
     """)
@@ -210,7 +344,7 @@ def test_a_killed_worker_ends_the_run():
                 os.kill(os.getpid(), signal.SIGKILL)
             return first
         try:
-            list(forked.in_order(killed, iter(spans), 2))
+            list(in_order(killed, iter(spans), 2))
         except LostWorkersError as error:
             print(error)
         try:
@@ -229,7 +363,7 @@ def test_workers_end_with_the_generator():
         def sleepy(first, stop):
             time.sleep(60 * (first > 4))
             return first
-        results = forked.in_order(sleepy, iter(spans), 2)
+        results = in_order(sleepy, iter(spans), 2)
         assert [next(results)[1] for _ in range(3)] == [0, 1, 2]
         results.close()
         try:
@@ -237,7 +371,7 @@ def test_workers_end_with_the_generator():
         except ChildProcessError:
             print("none left")
         print(len(os.listdir("/proc/self/fd")))
-        forked_again = list(forked.in_order(square, iter(spans), 2))
+        forked_again = list(in_order(square, iter(spans), 2))
         print(len(os.listdir("/proc/self/fd")), len(forked_again))
     """).split() == ["none", "left", "4", "4", "50"]
 
@@ -264,7 +398,7 @@ SLEEPING = """
         return first
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        list(forked.in_order(sleepy, iter(spans), 2))
+        list(in_order(sleepy, iter(spans), 2))
     except KeyboardInterrupt:
         print("interrupted")
 """

@@ -38,6 +38,7 @@ MEASURING = ALWAYS | {
         *(
             "histogram",
             "inputs",
+            "packing",
             "planning",
             "power",
             "records",

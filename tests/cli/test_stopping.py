@@ -206,7 +206,7 @@ def test_before_the_first_block_there_is_nothing_to_keep(invoke, stop, monkeypat
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sdpa_check.sampling._planned", interrupt)
+    monkeypatch.setattr("sdpa_check.sampling.planned", interrupt)
     result = invoke(f"{VARIANCE} --out here")
     assert (result.code, result.out) == (130, "")
     assert result.err == "error: interrupted; nothing was measured, files are as they were\n"
@@ -217,7 +217,7 @@ def test_before_the_first_block_there_is_nothing_to_keep(invoke, stop, monkeypat
 def test_a_stop_while_the_next_design_is_planned(invoke, stop, monkeypatch):
     from sdpa_check import sampling
 
-    planned, calls = sampling._planned, []
+    planned, calls = sampling.planned, []
 
     def interrupt(*arguments):
         calls.append(arguments)
@@ -225,7 +225,7 @@ def test_a_stop_while_the_next_design_is_planned(invoke, stop, monkeypatch):
             raise KeyboardInterrupt
         return planned(*arguments)
 
-    monkeypatch.setattr(sampling, "_planned", interrupt)
+    monkeypatch.setattr(sampling, "planned", interrupt)
     rows = invoke(f"{VARIANCE} --out here").record()["rows"]
     verdicts = {(str(row["params"]["dk"]), row["verdict"]) for row in rows}
     assert ("16", "confirmed") in verdicts
