@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
@@ -60,19 +60,21 @@ def run(
         for key in works.keys(check) & needed:
             groups[key].append(check)
     order = sorted(groups.items(), key=lambda item: sampling.text_of(item[0]))
-    samples: Samples = {}
+    judging, samples = _Judge(checks, settings, total), Samples()
     try:
         with _workers(settings) as here:
             for (key, group), planned in zip(order, _plans(order, here, total), strict=True):
-                samples[key] = sampling.sample(key, group, *planned(), here)
+                plan = planned()
+                judging.predicted.update(zip(map(id, group), plan.predictions, strict=True))
+                samples[key] = sampling.sample(key, group, plan, here)
+                judging.add(rows, samples)
                 if not keep:
-                    _judge(checks, samples, rows, settings, total)
                     _drop(checks, samples, rows, checkpoint)
     except KeyboardInterrupt:
         if checkpoint is None or checkpoint.empty:
             raise
         checkpoint.stopped = True
-    _judge(checks, samples, rows, settings, total)
+    judging.add(rows, samples)
     left = _unfinished(checks, samples, rows, settings, checkpoint) if checkpoint else {}
     return [rows[i] if i in rows else left[i] for i in range(len(checks))], samples
 
@@ -89,7 +91,7 @@ def _workers(settings: Settings) -> Iterator[Settings]:
 
 def _plans(
     order: list[tuple[works.Key, list[Check]]], settings: Settings, total: int
-) -> list[Callable[[], tuple[sampling.SizedWork, int]]]:
+) -> list[Callable[[], sampling.Plan]]:
     """How each design is measured, and by how many blocks: functions that find out, or wait for it.
 
     Workers plan the designs of many while they would wait for the last blocks of another. A single
@@ -104,17 +106,43 @@ def _plans(
     ]
 
 
-def _judge(
-    checks: Sequence[Check],
-    samples: Samples,
-    rows: dict[int, Row],
-    settings: Settings,
-    total: int,
-) -> None:
-    """Add the rows of the checks whose samples are all there."""
-    for i, check in enumerate(checks):
-        if i not in rows and works.keys(check) <= samples.keys():
-            rows[i] = _row(check, samples, settings, total)
+@dataclass(frozen=True, slots=True)
+class _Judge:
+    """Makes the rows of checks.
+
+    Attributes:
+        checks: of which the rows are made.
+        settings: how checks are run.
+        total: how many checks share the false-alarm probability.
+        predicted: what is known already of what theory says, by the `id` of the check.
+    """
+
+    checks: Sequence[Check]
+    settings: Settings
+    total: int
+    predicted: dict[int, Prediction | None] = field(default_factory=dict)
+
+    def add(self, rows: dict[int, Row], samples: Samples) -> None:
+        """Add the rows of the checks whose samples are all there."""
+        for i, check in enumerate(self.checks):
+            if i not in rows and works.keys(check) <= samples.keys():
+                rows[i] = self._row(check, samples)
+
+    def _row(self, check: Check, samples: Samples) -> Row:
+        asked, settings = quantity(check.quantity), self.settings
+        if isinstance(asked, ExactQuantity):
+            return _exact_row(check, asked)
+        estimate = works.measured(check, asked, samples, settings)
+        prediction = self.predicted.get(id(check)) or check.prediction(asked)
+        verdict = judge(
+            estimate,
+            prediction,
+            check.band_for(asked, prediction, settings.tolerance),
+            relation=check.relation,
+            alpha=settings.alpha,
+            checks=self.total,
+        )
+        return _told(check, estimate, prediction, verdict, settings)
 
 
 def _drop(
@@ -172,23 +200,6 @@ def _unjudged(check: Check, samples: Samples, reason: str, settings: Settings) -
     else:
         estimate = None
         verdict = Verdict(Outcome.NOT_RUN, reason)
-    return _told(check, estimate, prediction, verdict, settings)
-
-
-def _row(check: Check, samples: Samples, settings: Settings, total: int) -> Row:
-    asked = quantity(check.quantity)
-    if isinstance(asked, ExactQuantity):
-        return _exact_row(check, asked)
-    estimate = works.measured(check, asked, samples, settings)
-    prediction = check.prediction(asked)
-    verdict = judge(
-        estimate,
-        prediction,
-        check.band_for(asked, prediction, settings.tolerance),
-        relation=check.relation,
-        alpha=settings.alpha,
-        checks=total,
-    )
     return _told(check, estimate, prediction, verdict, settings)
 
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from functools import cache, partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from sdpa_check import engine
 from sdpa_check.planning import plan
 from sdpa_check.quantities import ExactQuantity, Quantity, Sample, quantity
-from sdpa_check.works import Key, applied, kind, training_work, work_of
+from sdpa_check.works import Key, applied, keys, kind, training_work, work_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sdpa_check.checks import Check, Settings
-    from sdpa_check.records import Design, Estimate
+    from sdpa_check.records import Design, Estimate, Prediction
     from sdpa_check.training.measures import TrainWork
     from sdpa_check.works import PlannedWork
 
@@ -27,10 +27,22 @@ LEAST = 2
 """Replicates behind a number that is shown of a design under way; one has no error bar."""
 
 
-def planned(
-    kind_: str, design: Design, group: list[Check], settings: Settings, total: int
-) -> tuple[SizedWork, int]:
-    """The work of a design, and the number of its blocks: what the checks of its `group` need.
+class Plan(NamedTuple):
+    """How a design is measured, and what theory says of it.
+
+    Attributes:
+        work: what is drawn and measured.
+        blocks: how many blocks.
+        predictions: those of the checks that read the design, None where one reads others too.
+    """
+
+    work: SizedWork
+    blocks: int
+    predictions: tuple[Prediction | None, ...]
+
+
+def planned(kind_: str, design: Design, group: list[Check], settings: Settings, total: int) -> Plan:
+    """What the checks of a design's `group` need.
 
     Args:
         kind_: the kind of block, as from `kind`.
@@ -39,25 +51,30 @@ def planned(
         settings: how checks are run.
         total: how many checks share the false-alarm probability.
     """
+    predictions = tuple(_predicted(check) for check in group)
     if kind_.startswith("train "):
-        return training_work(kind_, design, group, settings), SEEDS
+        return Plan(training_work(kind_, design, group, settings), SEEDS, predictions)
     work, blocks = plan(work_of(kind_, design, group, settings), design, group, settings, total)
-    return work, engine.whole(blocks)
+    return Plan(work, engine.whole(blocks), predictions)
 
 
-def sample(
-    key: Key, group: list[Check], work: SizedWork, blocks: int, settings: Settings
-) -> Sample:
+def _predicted(check: Check) -> Prediction | None:
+    asked = quantity(check.quantity)
+    if isinstance(asked, ExactQuantity) or len(keys(check)) > 1:
+        return None
+    return check.prediction(asked)
+
+
+def sample(key: Key, group: list[Check], plan: Plan, settings: Settings) -> Sample:
     """Draw and merge the blocks of one design.
 
     Args:
         key: the kind of block and the design.
         group: the checks that read it.
-        work: what is drawn and measured.
-        blocks: how many blocks.
+        plan: what is drawn and measured, and how many blocks.
         settings: how checks are run.
     """
-    kind_, design = key
+    (kind_, design), (work, blocks, _) = key, plan
     label = f"d_k={design.dk}" + (f", m={design.keys}" if design.keys else "")
     name, checkpoint = text_of(key), settings.checkpoint
     start = None if checkpoint is None else checkpoint.start(name, work, blocks)

@@ -491,3 +491,26 @@ def test_every_quantity_can_be_shown_after_two_blocks():
     assert len(rows) > 30
     assert {row.verdict for row in rows} <= {Outcome.INCONCLUSIVE, Outcome.UNDEFINED}
     assert all(row.estimate is not None for row in rows)
+
+
+def test_what_a_plan_knows_of_theory_is_not_found_again(monkeypatch):
+    """By whatever worker it was made; checks of several designs are predicted at the end."""
+    checks = [*DOT_CHECKS, *ROW_CHECKS, check("dot.variance", DOT, "last"), SWEEP]
+    want, _ = experiment.run(checks, small())
+    plans, planned = [], sampling.planned
+
+    def counted(*args):
+        before = len(asked)
+        plans.append(planned(*args))
+        del asked[before:]
+        return plans[-1]
+
+    asked, prediction = [], Check.prediction
+    monkeypatch.setattr(sampling, "planned", counted)
+    monkeypatch.setattr(Check, "prediction", lambda c, q: asked.append(c.id) or prediction(c, q))
+    rows, _ = experiment.run(checks, small())
+    assert rows == want
+    assert set(asked) == {SWEEP.id}
+    told = [each for plan in plans for each in plan.predictions]
+    assert len(told) == len(checks) + 1
+    assert told.count(None) == 2

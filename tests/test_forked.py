@@ -417,3 +417,23 @@ def test_an_interrupt_of_the_whole_terminal_is_for_the_parent():
     out, err = process.communicate(timeout=SECONDS)
     assert (process.returncode, out, err) == (0, "interrupted\n", "")
     assert gone(pids)
+
+
+def test_workers_plan_designs_and_the_rows_are_the_same():
+    """Of several designs and a growth over them; a single design is planned by the parent."""
+    assert (
+        alone("""
+        import sdpa_check
+        from sdpa_check import engine, sampling
+        engine.available_cores, engine.LONG = lambda: 2, 0
+        planned = sampling.planned
+        def told(*args):
+            os.write(1, b"%d " % (os.getpid() == parent))
+            return planned(*args)
+        parent, sampling.planned = os.getpid(), told
+        for dk in ([4, 8, 16], 8):
+            two, one = (sdpa_check.variance(dk=dk, jobs=jobs) for jobs in (2, 1))
+            os.write(1, b"%d | " % (two.rows == one.rows))
+    """)
+        == "0 0 0 1 1 1 1 | 1 1 1 | "
+    )
