@@ -182,9 +182,10 @@ def run(
 ) -> Replicates:
     """Run `blocks` blocks (rounded up to equal replicates) and merge them in block order.
 
-    The result depends on `work`, `seed` and `blocks` only. Blocks run in threads, or wherever the
-    executor runs them that is given. At most a few tasks per worker are under way at once, so
-    memory is bounded whatever the number of blocks.
+    The result depends on `work`, `seed` and `blocks` only. Blocks run in forked processes where the
+    run is long enough and this process can be forked, else in threads; or wherever the executor
+    runs them that is given. At most a few tasks per worker are under way at once, so memory is
+    bounded whatever the number of blocks.
 
     Args:
         work: the experiment; it must be picklable if `executor` leaves the process, unless that is
@@ -193,8 +194,7 @@ def run(
         blocks: how many independent blocks.
         jobs: number of workers; None for the cores present. With `executor` it only bounds the
             tasks under way, to four per job; None then means its attribute `threads`, if any.
-        executor: where tasks run instead. A `forked.Pool` leaves a run here that is too short to
-            fork for.
+        executor: where tasks run instead; `workers` makes one for several runs.
         start: where an earlier run of the same `work`, `seed` and `blocks` was stopped; this one
             goes on from there, to the same numbers as a run from the first block on.
         progress: called with the new state whenever blocks have been merged. The last one that it
@@ -209,15 +209,17 @@ def run(
         if first >= state.merged
     )
     draws = partial(rng.generator, seed, work.experiment)
-    if not isinstance(executor, forked.Pool):
-        ordered = _in_order(partial(_run_spans, work, draws), spans, jobs, executor)
-    elif executor.running or _is_long(work, state):
-        ordered = executor.in_order(partial(_run_span, work, draws), spans)
-    else:
-        ordered = _in_order(partial(_run_spans, work, draws), spans, 1, None)
-    # Closing cancels what is under way as soon as merging or `progress` raises.
-    with single_threaded_blas(), contextlib.closing(ordered) as parts:
-        for (first, stop), part in parts:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(single_threaded_blas())
+        runner = executor or stack.enter_context(workers(jobs))
+        if not isinstance(runner, forked.Pool):
+            ordered = _in_order(partial(_run_spans, work, draws), spans, jobs, runner)
+        elif runner.running or _is_long(work, state):
+            ordered = runner.in_order(partial(_run_span, work, draws), spans)
+        else:
+            ordered = _in_order(partial(_run_spans, work, draws), spans, 1, None)
+        # Closing cancels what is under way as soon as merging or `progress` raises.
+        for (first, stop), part in stack.enter_context(contextlib.closing(ordered)):
             state = state.after(part, stop - first)
             if progress is not None:
                 progress(state)
@@ -230,7 +232,10 @@ def _is_long(work: Work, state: State) -> bool:
 
 @contextlib.contextmanager
 def workers(jobs: int | None) -> Iterator[forked.Pool | None]:
-    """Processes to be forked from this one where that is possible and `jobs` asks for several."""
+    """Processes to be forked from this one, or None where it cannot be or `jobs` asks for one.
+
+    They are forked for the first run that is long enough, and end with the context.
+    """
     count = min(jobs or available_cores(), available_cores())
     if count == 1 or not forked.possible():
         yield None
