@@ -36,7 +36,10 @@ def _config(context: typer.Context, value: Path | None) -> Path | None:
         name = key.replace("-", "_")
         if name not in params:
             raise unknown_name(f"--config {value}", key, filter(None, params))
-        option = _as_option(f"--config {value}: {key}", entry)
+        where = f"--config {value}: {key}"
+        if isinstance(entry, bool) and not getattr(params[name], "is_flag", False):
+            raise InputError(where, entry, "a value: this option is no switch")
+        option = _as_option(where, entry)
         several = getattr(params[name], "multiple", False) and not isinstance(option, list)
         defaults[name] = [str(option)] if several else option
     context.default_map = {**(context.default_map or {}), **defaults}
@@ -46,6 +49,8 @@ def _config(context: typer.Context, value: Path | None) -> Path | None:
 def _as_option(where: str, entry: object) -> object:
     """A TOML value as the option parser expects it: numbers in lists as text, the rest as it is."""
     if isinstance(entry, list) and all(isinstance(x, str | int | float) for x in entry):
+        if any(isinstance(x, bool) for x in entry):
+            raise InputError(where, entry, "a list of numbers or texts")
         return [str(x) for x in entry]
     if isinstance(entry, bool | str | int | float):
         return entry

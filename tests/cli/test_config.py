@@ -93,6 +93,16 @@ def test_options_of_one_command_belong_to_it(configured):
     assert configured("variance", "keys = 8\n").code == 2
 
 
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [("jobs = true", "jobs"), ("sigma = true", "sigma"), ("dk = [8, true]", "dk")],
+)
+def test_true_is_no_number(configured, text, key):
+    result = configured("variance", text)
+    assert result.code == 2
+    assert f"options.toml: {key}: got " in result.err
+
+
 def test_an_unknown_key_suggests_the_nearest(configured):
     result = configured("variance", "tolerence = 0.05\n")
     assert result.code == 2
