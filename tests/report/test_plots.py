@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import math
 import struct
@@ -13,7 +14,10 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgba
+from matplotlib.image import imread
+from matplotlib.markers import TICKDOWN, TICKLEFT
 from matplotlib.text import Text
+from matplotlib.ticker import LogLocator
 
 from sdpa_check.report.figures import (
     Figure,
@@ -223,6 +227,77 @@ def test_the_files_are_what_they_say_and_the_same_every_time(name):
     assert {series.label for series in panel.series} <= texts
     assert b"Date" not in files["svg"]
     assert render(from_json(to_json({"again": figure}), "file")["again"]) == files
+
+
+def _pixels(png):
+    return imread(io.BytesIO(png))
+
+
+def _drawn_in_full(canvas):
+    """The pixels of a figure that matplotlib lays out by itself as it saves it."""
+    png = io.BytesIO()
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        canvas.savefig(png, format="png")
+    return _pixels(png.getvalue())
+
+
+@pytest.mark.parametrize("name", _GALLERY)
+def test_the_picture_is_what_matplotlib_makes_by_itself(name):
+    figure = _GALLERY[name]
+    canvas = draw(figure)
+    for panel, axes in zip(figure.panels, canvas.axes, strict=False):
+        axes.spines[:].set_in_layout(True)
+        axes._autotitlepos = None
+        for axis in (axes.xaxis, axes.yaxis):
+            axis._autolabelpos = True
+        for line in list(axes.lines):
+            if line.get_marker() in (TICKDOWN, TICKLEFT):
+                axis = axes.xaxis if line.get_marker() == TICKDOWN else axes.yaxis
+                axis.set_minor_locator(LogLocator(subs=range(2, 10), numticks=7))
+                line.remove()
+        assert axes.get_title() == panel.title
+    assert np.array_equal(_pixels(render(figure)["png"]), _drawn_in_full(canvas))
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.02, 30), (3e-9, 5e-5), (7e-4, 1e3)])
+@pytest.mark.parametrize("axis", ["x", "y"])
+def test_minor_ticks_stand_where_a_locator_puts_them(axis, low, high):
+    axes = _axes(Panel(**{f"{axis}scale": "log", f"{axis}lim": (low, high)}))
+    (line,) = axes.lines
+    along, across = line.get_xydata().T[:: 1 if axis == "x" else -1]
+    assert (across == 0).all()
+    at = getattr(axes, f"{axis}axis")
+    at.set_minor_locator(LogLocator(subs=range(2, 10), numticks=7))
+    ticks = [tick.get_loc() for tick in at._update_ticks()]
+    majors = at.get_majorticklocs()
+    assert along.tolist() == [tick for tick in ticks if tick not in majors]
+    assert len(along) > 10
+    assert low <= min(along) < max(along) <= high
+
+
+def test_other_axes_have_no_minor_ticks():
+    for scale, low, high in (
+        ("log2", 1, 1000),
+        ("linear", 1, 1000),
+        ("log", 1, 50),
+        ("log", 1e-30, 1e5),
+    ):
+        axes = _axes(Panel(xscale=scale, xlim=(low, high)))
+        assert not axes.lines
+        assert not len(axes.xaxis.get_minorticklocs())
+
+
+def test_a_title_stands_above_the_common_factor_of_the_ticks():
+    y = tuple(3e-7 * k for k in (1.0, 2.0, 3.0))
+    canvas = draw(_figure(Panel(title="a long title " * 12, series=(_series(y=y),))))
+    canvas.draw_without_rendering()
+    (axes,) = canvas.axes
+    factor = axes.yaxis.get_offset_text()
+    assert factor.get_text()
+    title = axes.title.get_window_extent()
+    assert title.x0 < factor.get_window_extent().x1
+    assert title.y0 >= factor.get_window_extent().y1
 
 
 def test_the_settings_of_the_user_neither_count_nor_change():
