@@ -33,6 +33,7 @@ def run(
     population: Sequence[Check] = (),
     *,
     keep: bool = True,
+    known: Samples | None = None,
 ) -> tuple[list[Row], Samples]:
     """Sample every design once, then estimate, predict and judge every check.
 
@@ -42,6 +43,7 @@ def run(
         population: the checks that `checks` were selected from. They share out the false-alarm
             probability and plan the sample sizes, so that selecting fewer changes no number.
         keep: whether to return the samples; many designs fill much memory.
+        known: samples of an earlier run that measured all that these checks read of them.
 
     With a checkpoint in the settings an interrupt ends the sampling. Designs that are finished are
     then judged as ever; the others are not, since who stops a run may have seen its numbers.
@@ -54,13 +56,14 @@ def run(
     checkpoint = settings.checkpoint
     rows: dict[int, Row] = {} if keep or checkpoint is None else checkpoint.rows
     open_ = [check for i, check in enumerate(checks) if i not in rows]
-    needed = {key for check in open_ for key in works.keys(check)}
+    samples: Samples = dict(known or {})
+    needed = {key for check in open_ for key in works.keys(check)} - samples.keys()
     groups: dict[works.Key, list[Check]] = {key: [] for key in needed}
     for check in population or checks:
         for key in works.keys(check) & needed:
             groups[key].append(check)
     order = sorted(groups.items(), key=lambda item: sampling.text_of(item[0]))
-    judging, samples = _Judge(checks, settings, total), Samples()
+    judging = _Judge(checks, settings, total)
     try:
         with _workers(settings) as here:
             for (key, group), planned in zip(order, _plans(order, here, total), strict=True):

@@ -514,3 +514,15 @@ def test_what_a_plan_knows_of_theory_is_not_found_again(monkeypatch):
     told = [each for plan in plans for each in plan.predictions]
     assert len(told) == len(checks) + 1
     assert told.count(None) == 2
+
+
+def test_what_is_sampled_already_is_not_sampled_again(monkeypatch):
+    rows, samples = experiment.run([*DOT_CHECKS, *ROW_CHECKS], small())
+    seen, sample = [], sampling.sample
+    monkeypatch.setattr(
+        sampling, "sample", lambda key, *args: seen.append(key) or sample(key, *args)
+    )
+    again, more = experiment.run([*DOT_CHECKS, *ROW_CHECKS, SWEEP], small(), known=samples)
+    assert again[:-1] == rows
+    assert seen == [("dot", Design(dk=64))]
+    assert more.keys() == {*samples, *seen}

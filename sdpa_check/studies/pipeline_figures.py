@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from sdpa_check.studies.study import Study
 
 _DKS = (4, 16, 64, 256, 1024)
-_ROWS = 1 << 15
+_ROWS = 1 << 14
+"""Rows behind a point of a figure that the table does not have."""
 
 _FLAT = 0.1
 """A logit std below this is called flat: the weights of a row differ by about 10 %."""
@@ -80,7 +81,7 @@ def gradient_figures(study: Study) -> dict[str, Figure]:
         for quantity in ("gradient.logits", "gradient.query")
         for statistic in ("rms", "median")
     ]
-    rows, _ = run_checks(checks, fixed(inputs, _ROWS))
+    rows, _ = run_checks(checks, fixed(inputs, _ROWS), known=study.samples)
     panels = tuple(
         Panel(
             title=f"{statistic.upper() if statistic == 'rms' else statistic} of {symbol}",

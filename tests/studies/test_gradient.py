@@ -113,3 +113,12 @@ def test_figures(monkeypatch):
         assert [series.label for series in points] == ["1 (none)", "1/√d"]
         assert all(tuple(series.x) == (4, 8) for series in points)
         assert len(curves) == (2 if panel.title.startswith("RMS") else 0)
+    (table,) = (
+        row
+        for row in study.run.rows
+        if row.id.startswith("gradient.logits[dk=8,keys=6,scale=none,statistic=rms")
+    )
+    shown = figure.panels[0].series
+    assert table.estimate.value in {
+        y for series in shown if series.kind == "points" for y in series.y
+    }
