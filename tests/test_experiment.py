@@ -523,6 +523,6 @@ def test_what_is_sampled_already_is_not_sampled_again(monkeypatch):
         sampling, "sample", lambda key, *args: seen.append(key) or sample(key, *args)
     )
     again, more = experiment.run([*DOT_CHECKS, *ROW_CHECKS, SWEEP], small(), known=samples)
-    assert again[:-1] == rows
+    assert [row.estimate for row in again[:-1]] == [row.estimate for row in rows]
     assert seen == [("dot", Design(dk=64))]
     assert more.keys() == {*samples, *seen}
