@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sdpa_check import engine, power
+from sdpa_check import engine, estimates, power
 from sdpa_check.measures.dot import DotWork
 from sdpa_check.quantities import ExactQuantity, Sample, quantity
 from sdpa_check.works import applied, keys, measured
@@ -148,8 +148,8 @@ class _Asked:
     def needs(self, sample: Sample) -> tuple[Counter[float], Counter[float], set[float]]:
         """Blocks needed under every multiplier: by what leads, and by what follows.
 
-        The third are the multipliers of growths and differences over several designs, which are
-        not planned.
+        A growth over several designs follows: it gets what it needed if all were like this one. The
+        third are the multipliers of other comparisons of designs, which are not planned.
         """
         lead, rest, unplanned = Counter[float](), Counter[float](), set[float]()
         for check in self.group:
@@ -159,15 +159,36 @@ class _Asked:
             own = [case for case in check.cases if self.design in case.designs]
             factors = {applied(case, self.design, self.settings) for case in own}
             read = keys(check)
-            if len(read) > 1:
+            if len(read) == 1:
+                found = measured(check, asked, dict.fromkeys(read, sample), self.settings)
+            elif (growth := self.growth(check, asked, sample)) is not None:
+                found = growth
+            else:
                 unplanned |= factors
                 continue
-            found = measured(check, asked, dict.fromkeys(read, sample), self.settings)
             needed = self.needed(check, asked, found, sample.replicates.blocks)
-            part = lead if asked.lead else rest
+            part = lead if asked.lead and len(read) == 1 else rest
             for factor in factors:
                 part[factor] = max(part[factor], needed)
         return lead, rest, unplanned
+
+    def growth(self, check: Check, asked: Quantity, sample: Sample) -> Estimate | None:
+        """What is predicted of a growth, with its error if all designs were known like this one.
+
+        None where the check is about no growth, or no error is known.
+        """
+        value = check.prediction(asked).value
+        if asked.sweep is None or check.versus is not None or value is None:
+            return None
+        from sdpa_check.quantities.sweeps import slope_error
+
+        case, factor = check.case, applied(check.case, self.design, self.settings)
+        own = dataclasses.replace(sample, multiplier=factor)
+        found = asked.sweep(dataclasses.replace(case, designs=(self.design,)), own)
+        if found.se is None:
+            return None
+        se = slope_error(case) * found.se
+        return estimates.with_error(value, se, found.blocks, found.samples)
 
     def needed(self, check: Check, asked: Quantity, found: Estimate, pilot: int) -> int:
         """Blocks that one check needs; 0 where it has no error bar or nothing to be held to.

@@ -88,13 +88,49 @@ def test_a_follower_is_bounded_by_the_smallest_run_of_full_blocks(monkeypatch):
     assert chosen.shape == work.shape
 
 
-def test_only_sweeps_and_nothing_to_plan():
-    design = Design(dk=16)
-    sweep = Check(
-        id="s", quantity="dot.variance_exponent", case=Case(designs=(design, Design(dk=64)))
-    )
-    _, _, blocks = planned([sweep], Settings(jobs=1))
-    assert blocks == power.MIN_BLOCKS
+def test_a_difference_of_designs_is_not_planned():
+    either = [Case(designs=(Design(dk=dk, keys=8),), scale=RULES["dk"]) for dk in (16, 64)]
+    asked = Check(id="d", quantity="softmax.entropy", case=either[0], versus=either[1])
+    lead, rest, unplanned = counted([*ASKED[:2], asked], 3)
+    assert not rest
+    assert set(lead) == {0.25, 1.0}
+    assert unplanned == {0.0625}
+
+
+@pytest.mark.parametrize(
+    ("name", "scale", "sampling"),
+    [
+        ("dot.variance_exponent", None, "dot"),
+        ("dot.scale_exponent", None, "dot"),
+        ("logit.std_exponent", "dk", "dot"),
+        ("softmax.deficit_exponent", "dk", "rows"),
+    ],
+)
+def test_a_growth_gets_blocks_that_confirm_it(name, scale, sampling):
+    """Planned for each design by itself, at a false-alarm probability of 1e-6."""
+    designs = tuple(Design(dk=dk, keys=8 if sampling == "rows" else None) for dk in (8, 16, 32))
+    case = Case(designs=designs, scale=RULES[scale] if scale else None)
+    growth = Check(id="g", quantity=name, case=case)
+    (row,), _ = experiment.run([growth], Settings(jobs=1))
+    assert row.verdict is Outcome.CONFIRMED
+    assert row.estimate.se < 0.01 / 5
+
+
+def test_the_error_of_a_growth_is_that_of_its_designs():
+    """As many blocks of each as the slope needs where all are known equally well."""
+    designs = tuple(Design(dk=dk) for dk in (8, 16, 32))
+    growth = Check(id="g", quantity="dot.variance_exponent", case=Case(designs=designs))
+    work = works.work_of("dot", designs[0], [growth], Settings())
+    replicates = engine.run(work, seed=0, blocks=planning.PILOT_BLOCKS, jobs=1)
+    sample, measure = Sample(work=work, replicates=replicates), quantity(growth.quantity)
+    asked = planning._Asked(designs[0], [growth], Settings(jobs=1), 1, 4)
+    found = asked.growth(growth, measure, sample)
+    single = quantity("dot.variance").estimate(Case(designs=designs[:1]), (sample,))
+    slope = 1 / (math.sqrt(2) * math.log(2))  # the error of (y_3 − y_1)/(2 ln 2), of y that of 1
+    assert found.value == pytest.approx(1.0, rel=1e-15)
+    assert found.se == pytest.approx(slope * single.se / single.value, rel=0.02)  # of the logarithm
+    needed = asked.needed(growth, measure, found, planning.PILOT_BLOCKS)
+    assert asked.needs(sample)[1][1.0] == needed
 
 
 def counted(checks, total):
@@ -106,14 +142,14 @@ def counted(checks, total):
     return asked.needs(Sample(work=pilot, replicates=replicates))
 
 
-def test_needs_are_counted_per_multiplier_and_sweeps_left_out():
+def test_needs_are_counted_per_multiplier_and_sweeps_follow():
     growth = Case(designs=(ROWS, Design(dk=64, keys=8)), scale=RULES["dk"])
     checks = [*ASKED[:2], Check(id="g", quantity="softmax.deficit_exponent", case=growth)]
     lead, rest, unplanned = counted(checks, 3)
     assert set(lead) == {0.25, 1.0}
     assert all(n > 0 for n in lead.values())
-    assert not rest
-    assert unplanned == {0.0625}
+    assert set(rest) == {0.0625}
+    assert not unplanned
 
 
 def test_a_difference_of_two_multipliers_is_planned():

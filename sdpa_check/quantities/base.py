@@ -82,7 +82,8 @@ class Quantity:
         sampling: which kind of block it is measured on.
         params: the parameters beyond the design that it takes, by their names in `params.PARAMS`.
         statistic: how rows are summarised where a case does not say.
-        sweep: whether it compares several designs.
+        sweep: the logarithm of a number of one design whose slope over several designs it is; None
+            where it is about one design.
         lead: whether the sample size is planned for it alone; others get at most a multiple.
         parts: what it reads of a block, by the names in `measures.dot.PARTS`, those of the row
             statistics (`measures.rows`), and so on for every kind of block.
@@ -100,7 +101,7 @@ class Quantity:
     band: Callable[[Case, Prediction, float], float]
     params: tuple[str, ...] = ()
     statistic: str | None = None
-    sweep: bool = False
+    sweep: Callable[[Case, Sample], Estimate] | None = None
     lead: bool = True
     parts: tuple[str, ...] = ()
 

@@ -43,55 +43,58 @@ def _log_dk(case: Case) -> tuple[float, ...]:
     return tuple(math.log(design.dk) for design in case.designs)
 
 
-def _each(case: Case, samples: tuple[Sample, ...]) -> list[tuple[Case, Sample]]:
-    """The single designs of a sweep, each a case of its own with its sample."""
-    cases = (dataclasses.replace(case, designs=(design,)) for design in case.designs)
-    return list(zip(cases, samples, strict=True))
+def slope_error(case: Case) -> float:
+    """The error of a slope over the designs of a case, where that of every logarithm is 1."""
+    return math.hypot(*slope_weights(_log_dk(case)))
 
 
-def _variance_exponent(case: Case, samples: tuple[Sample, ...]) -> Estimate:
+def _slope(
+    logarithm: Callable[[Case, Sample], Estimate],
+) -> Callable[[Case, tuple[Sample, ...]], Estimate]:
+    """The least-squares slope, on ln d, of a logarithm that is estimated design by design."""
+
+    def estimate(case: Case, samples: tuple[Sample, ...]) -> Estimate:
+        cases = (dataclasses.replace(case, designs=(design,)) for design in case.designs)
+        each = [logarithm(one, sample) for one, sample in zip(cases, samples, strict=True)]
+        return estimates.combined(each, slope_weights(_log_dk(case)))
+
+    return estimate
+
+
+def _log_variance(case: Case, sample: Sample) -> Estimate:
     def log_variance(m: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
         return np.asarray(np.log(variance(m)))
 
-    found = from_means(log_variance, 2)
-    each = [found(one, (sample,)) for one, sample in _each(case, samples)]
-    return estimates.combined(each, slope_weights(_log_dk(case)))
+    return from_means(log_variance, 2)(case, (sample,))
 
 
-def _scale_exponent(case: Case, samples: tuple[Sample, ...]) -> Estimate:
-    each = [
-        estimates.quantile_combination(
-            sample.replicates.sums["histogram"],
-            cast("DotWork", sample.work).grid,
-            (0.25, 0.75),
-            (-1.0, 1.0),
-            samples=int(sample.replicates.sums["tile"].sum()),
-            log=True,
-        )
-        for sample in samples
-    ]
-    return estimates.combined(each, slope_weights(_log_dk(case)))
+def _log_scale(case: Case, sample: Sample) -> Estimate:
+    del case
+    return estimates.quantile_combination(
+        sample.replicates.sums["histogram"],
+        cast("DotWork", sample.work).grid,
+        (0.25, 0.75),
+        (-1.0, 1.0),
+        samples=int(sample.replicates.sums["tile"].sum()),
+        log=True,
+    )
 
 
-def _std_exponent(case: Case, samples: tuple[Sample, ...]) -> Estimate:
-    """Half the slope of ln Var[s], plus that of ln|c| for the multipliers that were applied."""
-    half = estimates.scaled(_variance_exponent(case, samples), 0.5)
-    logs = [math.log(abs(sample.multiplier)) for sample in samples]
-    growth = math.fsum(w * y for w, y in zip(slope_weights(_log_dk(case)), logs, strict=True))
+def _log_std(case: Case, sample: Sample) -> Estimate:
+    """½ ln Var[s] + ln|c|, for the multiplier that was applied."""
+    half = estimates.scaled(_log_variance(case, sample), 0.5)
+    value = half.value + math.log(abs(sample.multiplier))
     if half.se is None:
-        return estimates.bare(half.value + growth, half.blocks, half.samples, half.withheld)
-    return estimates.with_error(half.value + growth, half.se, half.blocks, half.samples)
+        return estimates.bare(value, half.blocks, half.samples, half.withheld)
+    return estimates.with_error(value, half.se, half.blocks, half.samples)
 
 
-def _mean_exponent(case: Case, samples: tuple[Sample, ...]) -> Estimate:
-    found = from_means(mean, 1, power=1.0, location=True)
-    each = [_logarithm(found(one, (sample,))) for one, sample in _each(case, samples)]
-    return estimates.combined(each, slope_weights(_log_dk(case)))
+def _log_mean(case: Case, sample: Sample) -> Estimate:
+    return _logarithm(from_means(mean, 1, power=1.0, location=True)(case, (sample,)))
 
 
-def _deficit_exponent(case: Case, samples: tuple[Sample, ...]) -> Estimate:
-    each = [_logarithm(DEFICIT.estimate(one, (sample,))) for one, sample in _each(case, samples)]
-    return estimates.combined(each, slope_weights(_log_dk(case)))
+def _log_deficit(case: Case, sample: Sample) -> Estimate:
+    return _logarithm(DEFICIT.estimate(case, (sample,)))
 
 
 def _logarithm(found: Estimate) -> Estimate:
@@ -131,8 +134,8 @@ QUANTITIES = (
         unit="1",
         sampling="dot",
         parts=("powers",),
-        sweep=True,
-        estimate=_variance_exponent,
+        sweep=_log_variance,
+        estimate=_slope(_log_variance),
         predict=_exponent(times(moments.dot_variance, 0), "Var[s]"),
         band=absolute(1.0),
     ),
@@ -142,8 +145,8 @@ QUANTITIES = (
         unit="1",
         sampling="dot",
         parts=("histogram",),
-        sweep=True,
-        estimate=_scale_exponent,
+        sweep=_log_scale,
+        estimate=_slope(_log_scale),
         predict=_exponent(predict_iqr, "IQR[s]"),
         band=absolute(1.0),
     ),
@@ -154,8 +157,8 @@ QUANTITIES = (
         sampling="dot",
         parts=("powers",),
         params=("scale",),
-        sweep=True,
-        estimate=_std_exponent,
+        sweep=_log_std,
+        estimate=_slope(_log_std),
         predict=_exponent(times(moments.dot_std, 1), "std[x]"),
         band=absolute(1.0),
     ),
@@ -166,8 +169,8 @@ QUANTITIES = (
         sampling="dot",
         parts=("powers",),
         params=("scale",),
-        sweep=True,
-        estimate=_mean_exponent,
+        sweep=_log_mean,
+        estimate=_slope(_log_mean),
         predict=_exponent(times(moments.dot_mean, 1), "E[x]"),
         band=absolute(1.0),
     ),
@@ -178,8 +181,8 @@ QUANTITIES = (
         sampling="rows",
         parts=DEFICIT.parts,
         params=("scale",),
-        sweep=True,
-        estimate=_deficit_exponent,
+        sweep=_log_deficit,
+        estimate=_slope(_log_deficit),
         predict=_exponent(DEFICIT.predict, "(ln m − E[H])"),
         band=absolute(1.0),
     ),
