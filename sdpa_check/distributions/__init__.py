@@ -12,14 +12,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from sdpa_check.distributions.base import FloatArray, Law, Precision
-from sdpa_check.distributions.dependence import Dependence
+from sdpa_check.distributions.dependence import Dependence, stratified_normals
 from sdpa_check.distributions.dependence import parse as parse_dependence
 from sdpa_check.errors import InputError, unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy as np
     from numpy.random import Generator
+    from numpy.typing import NDArray
 
     from sdpa_check.records import Component
 
@@ -34,6 +36,7 @@ __all__ = [
     "draw",
     "law",
     "parse_dependence",
+    "stratified_normals",
 ]
 
 _HOMES: Final = {
@@ -146,11 +149,13 @@ def draw(
     dk: int,
     n: int,
     dtype: Precision,
+    common: NDArray[np.float64] | None = None,
 ) -> FloatArray:
     """Draw n vectors of `dk` components: mean + sigma · (A X), A the map of `dependence`.
 
     With a finite variance the covariance within a vector is σ² times the correlation matrix. The
     dependence ``qk`` joins a query to its key and is left to the caller; see `Dependence.qk_rho`.
+    Common factors of the vectors may be given; see `Dependence.apply`.
 
     Returns:
         (dk, n), component-major: one vector per column.
@@ -159,4 +164,4 @@ def draw(
         InputError: as `component_law` and `Dependence.check`.
     """
     whole = component_law(component)
-    return whole.place(dependence.apply(whole.standard.sample(rng, (dk, n), dtype)))
+    return whole.place(dependence.apply(whole.standard.sample(rng, (dk, n), dtype), common))

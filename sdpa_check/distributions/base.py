@@ -58,9 +58,18 @@ class Law(ABC):
     def fill(self, rng: Generator, out: FloatArray) -> None:
         """Overwrite `out`, a contiguous float32 or float64 vector, with independent copies of X."""
 
-    def sample(self, rng: Generator, shape: tuple[int, ...], dtype: Precision) -> FloatArray:
-        """Draw an array of the given shape and dtype, its entries independent copies of X."""
-        drawn = np.empty(shape, dtype)
+    def sample(
+        self,
+        rng: Generator,
+        shape: tuple[int, ...],
+        dtype: Precision,
+        out: FloatArray | None = None,
+    ) -> FloatArray:
+        """Draw an array of the given shape and dtype, its entries independent copies of X.
+
+        It is `out`, where that is given: a contiguous array of this shape and dtype.
+        """
+        drawn = np.empty(shape, dtype) if out is None else out
         flat = drawn.reshape(-1)
         for start in range(0, flat.size, CHUNK):
             self.fill(rng, flat[start : start + CHUNK])

@@ -16,9 +16,13 @@ import numpy as np
 from sdpa_check.errors import InputError, unknown_name
 
 if TYPE_CHECKING:
+    from numpy.random import Generator
+    from numpy.typing import NDArray
+
     from sdpa_check.distributions.base import FloatArray
 
 _OPTION: Final = "--corr"
+_LEAST: Final = 2.0**-53
 _RANGES: Final = {"ar1": "−1 < ρ < 1", "equi": "−1/(d−1) ≤ ρ ≤ 1", "qk": "−1 ≤ ρ ≤ 1"}
 KINDS: Final = ("none", *_RANGES)
 """Every kind of dependence, by the name that stands before the colon."""
@@ -65,7 +69,7 @@ class Dependence:
         if self.kind == "equi" and dk > 1 and self.rho < -1 / (dk - 1):
             raise self._out_of_range(f"{-1 / (dk - 1):.6g} ≤ ρ ≤ 1 at d = {dk}")
 
-    def apply(self, z: FloatArray) -> FloatArray:
+    def apply(self, z: FloatArray, common: NDArray[np.float64] | None = None) -> FloatArray:
         """Correlate the components of each vector: x = A z, with A Aᵀ the correlation matrix.
 
         Where z has unit variance, that matrix is the covariance of x. Only Gaussian components
@@ -74,6 +78,9 @@ class Dependence:
 
         Args:
             z: (d, n), n vectors as columns, independent centred components; left unchanged.
+            common: (n,), for ``equi`` only: w_i takes the place of Σ_a z_ai/√d, the part that all
+                components of a vector share. For normal z it is N(0, 1) and independent of the
+                rest of z, so that x keeps its law wherever w is drawn from N(0, 1) apart from z.
 
         Returns:
             (d, n), of the dtype of z; z itself for ``none`` and for ``qk``, whose correlation
@@ -81,12 +88,15 @@ class Dependence:
 
         Raises:
             InputError: as `check`.
+            ValueError: `common` for another kind of dependence.
         """
+        if common is not None and self.kind != "equi":
+            raise ValueError(f"{self} has no common factor")
         if self.kind == "ar1":
             return _autoregressive(z, self.rho)
         if self.kind == "equi":
             self.check(len(z))
-            return _equicorrelated(z, self.rho)
+            return _equicorrelated(z, self.rho, common)
         return z
 
     def _out_of_range(self, valid: str) -> InputError:
@@ -115,6 +125,31 @@ def parse(text: str) -> Dependence:
     return Dependence(kind, rho)
 
 
+def stratified_normals(rng: Generator, sequences: int, groups: int, n: int) -> NDArray[np.float64]:
+    """Normals for the common factors of vectors: each N(0, 1), together spread evenly.
+
+    Means over vectors with a strong common factor vary mostly with that one number, and little is
+    left of this where the numbers are stratified: w = Φ⁻¹((t + u)/N) with u uniform on [0, 1) and
+    with every stratum t = 0, …, N − 1 taken exactly once by the N = groups · n numbers of a
+    sequence (Owen, Monte Carlo theory, methods and examples, sections 8.4 and 10.3). The n numbers
+    of a group lie one in each of n wider strata, in random order. As t is uniform, each single w is
+    N(0, 1), and a mean keeps its expectation; but two of a sequence are not independent, so an
+    error bar needs several such draws. Sequences are independent of each other: one number of each
+    is an independent sample, and all together are a Latin hypercube (McKay, Beckman and Conover
+    1979).
+
+    Returns:
+        (sequences, groups, n).
+    """
+    from scipy.special import ndtri
+
+    fine = rng.permuted(np.broadcast_to(np.arange(groups), (sequences, n, groups)), axis=2)
+    strata = np.arange(n) * groups + fine.transpose(0, 2, 1)
+    u = (rng.permuted(strata, axis=2) + rng.random(strata.shape)) / (groups * n)
+    found: NDArray[np.float64] = ndtri(np.clip(u, _LEAST, 1 - _LEAST))
+    return found
+
+
 def _autoregressive(z: FloatArray, rho: float) -> FloatArray:
     """x_1 = z_1, x_a = ρ x_{a−1} + √(1−ρ²) z_a: stationary, so every variance is that of z."""
     fresh = math.sqrt((1 - rho) * (1 + rho))
@@ -127,14 +162,23 @@ def _autoregressive(z: FloatArray, rho: float) -> FloatArray:
     return x
 
 
-def _equicorrelated(z: FloatArray, rho: float) -> FloatArray:
+def _equicorrelated(
+    z: FloatArray, rho: float, factor: NDArray[np.float64] | None = None
+) -> FloatArray:
     """The symmetric square root of (1−ρ) I + ρ 11ᵀ, applied in O(nd).
 
     The eigenvalues are 1 − ρ, (d−1)-fold, and λ = 1 + (d−1)ρ for the vector 1, so the root is
     √(1−ρ) I + b 11ᵀ with b = (√λ − √(1−ρ))/d = ρ/(√λ + √(1−ρ)); the last form does not cancel.
+
+    A common factor w in the place of 1ᵀz/√d adds √λ w/√d − √(1−ρ) 1ᵀz/d in the place of b 1ᵀz.
     """
     own = math.sqrt(1 - rho)
     common = math.sqrt(max(0.0, 1 + (len(z) - 1) * rho))
     x = z * own
-    x += rho / (common + own) * z.sum(axis=0)
+    total = z.sum(axis=0)
+    if factor is None:
+        x += rho / (common + own) * total
+    else:
+        shift = common / math.sqrt(len(z)) * factor - own / len(z) * total
+        x += shift.astype(z.dtype)
     return x

@@ -120,13 +120,25 @@ class Pipeline:
             q, k = draw(rng) if self.source is None else self.source.on_source(rng, context)
             if len(q) != context.dk or k.shape != (context.dk, context.keys):
                 raise ValueError(f"q of shape {q.shape} and k of {k.shape} do not fit {context}")
-            a, b = q, k
+        return Applied(q, k, self.logits_of(q, k, rng, context))
+
+    def logits_of(
+        self, q: FloatArray, k: FloatArray, rng: Generator, context: Context
+    ) -> FloatArray:
+        """The logits (…, n, m) of q (…, d, n) and k (…, d, m), of one set or of a stack of sets.
+
+        All that `run` does after the source, in a context that has passed `check`.
+
+        Raises:
+            InputError: a function of a user that breaks its contract.
+        """
+        with np.errstate(all="ignore"):
             for change in self.vectors:
-                a, b = change.on_vectors(a, b, context)
-            logits = self.score.score(a, b, rng, context)
+                q, k = change.on_vectors(q, k, context)
+            logits = self.score.score(q, k, rng, context)
             for step in self.logits:
                 logits = step.on_logits(logits, context)
-        return Applied(q, k, logits)
+        return logits
 
     def multiplier(self, context: Context) -> float | None:
         """The c with logits = c · qᵀk, or None where a step is more than a scalar.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,14 +21,13 @@ from sdpa_check.measures.rows import row_length
 from sdpa_check.records import Fault
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from numpy.typing import NDArray
 
     from sdpa_check.engine import Sums
     from sdpa_check.records import Design
 
-    _Pair = tuple[NDArray[Any], NDArray[Any]]
+    _Floats = NDArray[np.floating[Any]]
+    _Pair = tuple[_Floats, _Floats]
 
 LOGITS = ("count", "sum", "square", "within", "rows", "overflow")
 """What is summed over the logits of finite rows: their number, Σx, Σx², Σ over rows of the variance
@@ -230,23 +229,20 @@ class PipelineWork:
         wanted = self._parts_of(*statistics)
         return 0 if not wanted else _SHOWN if wanted <= set(self.shown) else 1
 
-    def _logits(self, generator: np.random.Generator) -> tuple[NDArray[Any], list[NDArray[Any]]]:
-        """The logits (sets, n, m), and the keys (d, m) of every set before any step."""
+    def _logits(self, generator: np.random.Generator) -> _Pair:
+        """The logits (sets, n, m), and the keys (sets, d, m) before any step."""
         pipeline, context, own = pipeline_of(self.pipeline), self._context, generator
+        pipeline.check(context)
         seed = int(generator.integers(2**63))
         if pipeline.source is not None or pipeline.score.draws_weights:
             # What a pipeline draws itself comes from a stream apart and leaves the others alone.
             own = rng.generator(seed, "pipeline", 0)
-        dtype = np.float32 if self._in_single_precision else np.float64
+        q, k = self._vectors(generator, own)
+        if not self._in_single_precision:
+            q, k = (x.astype(np.float64, copy=False) for x in (q, k))
         if pipeline.source is not None:
-            pipeline = dataclasses.replace(pipeline, source=None)
             context = dataclasses.replace(context, weights=1)  # a v for every pair of matrices
-        x, keys = [], []
-        for q, k in self._vectors(generator, own):
-            pair = q.astype(dtype, copy=False), k.astype(dtype, copy=False)
-            x.append(pipeline.run(own, partial(_given, pair), context).logits)
-            keys.append(pair[1])
-        return np.stack(x), keys
+        return pipeline.logits_of(q, k, own, context), k
 
     @property
     def _in_single_precision(self) -> bool:
@@ -263,24 +259,21 @@ class PipelineWork:
         steps = (step.octaves(context) for step in pipeline_of(self.pipeline).transforms)
         return sum(map(octaves, sizes)) + sum(steps) < _OCTAVES
 
-    def _vectors(
-        self, generator: np.random.Generator, own: np.random.Generator
-    ) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        """The queries q (d, n) and keys k (d, m) of every set."""
+    def _vectors(self, generator: np.random.Generator, own: np.random.Generator) -> _Pair:
+        """The queries q (sets, d, n) and keys k (sets, d, m) of a block."""
         design, source = self.design, pipeline_of(self.pipeline).source
-        for _ in range(self.groups):
-            if source is not None:
-                yield from source.repeated(own, self._context)
-                continue
-            q = scores.vectors(generator, design, design.query, self.queries, self.fault)
-            yield q, scores.vectors(generator, design, design.key, row_length(design), self.fault)
+        if source is not None:
+            made = [source.repeated(own, self._context) for _ in range(self.groups)]
+            return np.concatenate([q for q, _ in made]), np.concatenate([k for _, k in made])
+        sizes = self.queries, row_length(design)
+        return scores.sets(generator, design, self.groups, sizes, self.fault)
 
     def _gradients(
         self,
         generator: np.random.Generator,
         x: NDArray[np.float64],
         finite: NDArray[np.bool_],
-        keys: Sequence[NDArray[Any]],
+        keys: NDArray[Any],
     ) -> dict[str, NDArray[np.float64]]:
         """The norms of the gradients that finite rows of x (sets, n, m) pass back."""
         kept = finite.reshape(-1)
@@ -292,18 +285,14 @@ class PipelineWork:
             if c is None:  # the way back is then no product with k
                 back = np.zeros(len(along))
             else:
-                pieces = np.split(along, np.cumsum(finite.sum(axis=1))[:-1])
-                norms = [_norms(w @ k.T) for w, k in zip(pieces, keys, strict=True)]
-                back = abs(c) * size * np.concatenate(norms)
+                of_all = np.zeros((*finite.shape, along.shape[1]), along.dtype)
+                of_all[finite] = along
+                back = abs(c) * size * _norms(of_all @ keys.swapaxes(-1, -2))[finite]
             rows["gradient_query"] = back
         if self._parts_of("gradient_w_q"):
             inputs = np.sqrt(generator.chisquare(self.d_model or self.design.dk, kept.size))
             rows["gradient_w_q"] = back * inputs[kept]
         return rows
-
-
-def _given(pair: _Pair, _: np.random.Generator) -> _Pair:
-    return pair
 
 
 def _first(x: NDArray[Any], share: int) -> NDArray[Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from sdpa_check.distributions import parse_dependence
+from sdpa_check.distributions import parse_dependence, stratified_normals
 from sdpa_check.histogram import SampleGrid
 from sdpa_check.measures import scores
 from sdpa_check.records import Fault
@@ -51,6 +51,7 @@ _FEWEST_QUERIES = 16  # fewer would make products slow
 _GROUP_SCORES = 1 << 20
 _DRAW_ELEMENTS = 1 << 21
 _TOGETHER_ELEMENTS = 1 << 18
+_DEALT_GROUPS = 8  # more would leave too few queries, fewer too few sets to deal from
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +161,11 @@ class RowsShape:
             groups = max(1, rows // (queries * sets))
         return cls(groups, queries, sets)
 
+    def merged(self, most: int) -> RowsShape:
+        """As many rows and key sets, where up to `most` groups have the queries of one."""
+        together = math.gcd(self.groups, most)
+        return RowsShape(self.groups // together, self.queries, self.key_sets * together)
+
     def split(self, parts: int) -> RowsShape:
         """A `parts`-th of the groups, but at least one."""
         return dataclasses.replace(self, groups=max(1, self.groups // parts))
@@ -175,6 +181,8 @@ class RowsWork:
     closely, which is the number behind ‖J‖₂) and, for each norm that is counted,
     ``histogram{i}.{norm}`` (the counts of the latter on the given grids, if any). Without `depths`
     all is measured.
+
+    Where a common factor rules the scores, a block is drawn as `dealt_scores` has it.
     """
 
     design: Design
@@ -200,7 +208,7 @@ class RowsWork:
     @property
     def cost(self) -> float:
         """Elementary operations of a block, roughly: what one drawn normal costs counts as 32."""
-        shape, d, scores = self.shape, self.design.dk, self.size * self.keys
+        shape, d, scores = self._drawn, self.design.dk, self.size * self.keys
         drawn = shape.groups * (shape.queries + shape.key_sets * self.keys) * d
         looks = sum((1.0 + each.spectral / each.closer) / each.share for each in self.all_depths)
         return 32.0 * drawn + scores * (d + 32.0 * looks)
@@ -211,7 +219,12 @@ class RowsWork:
         return row_length(self.design)
 
     def split(self, parts: int) -> RowsWork:
-        """The same work in blocks of a `parts`-th of the groups, but at least one."""
+        """The same work in blocks of a `parts`-th of the groups, but at least one.
+
+        Where key sets are dealt, it stays whole: with fewer strata, parts are worth far less.
+        """
+        if self._drawn is not self.shape:
+            return self
         return dataclasses.replace(self, shape=self.shape.split(parts))
 
     @property
@@ -259,7 +272,18 @@ class RowsWork:
         return [(d, d.spans(rows), each) for d, each in zip(depths, found, strict=True)]
 
     def _scores(self, generator: np.random.Generator) -> NDArray[Any]:
-        return raw_scores(generator, self.design, self.shape, self.fault)
+        shape = self._drawn
+        if shape is self.shape:
+            return raw_scores(generator, self.design, shape, self.fault)
+        return dealt_scores(generator, self.design, shape, self.fault)
+
+    @property
+    def _drawn(self) -> RowsShape:
+        """The shape as it is drawn: with other groups where key sets are dealt."""
+        if self.keys >= FEW_KEYS or not scores.has_common_factor(self.design):
+            return self.shape
+        merged = self.shape.merged(_DEALT_GROUPS)
+        return self.shape if merged == self.shape else merged
 
 
 def _power_of_two(x: float) -> int:
@@ -306,6 +330,47 @@ def raw_scores(
         return found.reshape(-1, keys)
     found = found.reshape(shape.groups, shape.key_sets, keys, shape.queries)
     return found.transpose(2, 0, 1, 3).reshape(keys, -1).T
+
+
+def dealt_scores(
+    generator: np.random.Generator, design: Design, shape: RowsShape, fault: Fault
+) -> NDArray[Any]:
+    """Scores as from `raw_scores`, for short rows of vectors with a strong common factor.
+
+    A row depends on its vectors mostly through one number w of each. Drawn like others, means over
+    rows would vary much between blocks, with the w of the queries and with the key sets.
+
+    - The w of the queries of a block are stratified, and so are, for every place j = 1, …, m in a
+      row, those of the keys that are at this place in the key sets of the block. Keys of different
+      places are independent.
+    - Key sets are dealt anew to every query of a group: at place j the row of query i and set s has
+      the key of set s + t_ij modulo the number of sets. In t_·j, in random order, all sets are
+      equally frequent, so that the first rows of a block, s by s, have all queries and all keys.
+
+    So every row still is one of a query and m keys that are all independent, and a mean over rows
+    keeps its expectation. Rows are less alike than where all queries see the same key sets, and
+    what depends on one vector alone nearly cancels in a block. Rows of a block are as little
+    independent as ever, and any two may share keys.
+
+    Returns:
+        (rows, m), set by set, then group by group, then query by query; one group is in memory at
+        once.
+    """
+    keys, sets, queries = row_length(design), shape.key_sets, shape.queries
+    of_queries = stratified_normals(generator, 1, shape.groups, queries)[0]
+    of_keys = stratified_normals(generator, keys, shape.groups, sets)
+    turns = np.broadcast_to(np.arange(queries) % sets, (keys, queries))
+    turns = generator.permuted(turns, axis=1)
+    places = np.arange(keys)[:, None, None]
+    dealt = (np.arange(sets)[:, None] + turns[:, None]) % sets  # (m, sets, queries)
+    taken = (dealt * keys + places) * queries + np.arange(queries)
+    found = np.empty((keys, sets, shape.groups, queries), scores.precision(design))
+    for group, common in enumerate(of_queries):
+        own = of_keys[:, group].T.reshape(-1)
+        q = scores.vectors(generator, design, design.query, queries, fault, common=common)
+        k = scores.vectors(generator, design, design.key, sets * keys, fault, common=own)
+        found[:, :, group] = np.take(scores.products(design, k, q, fault), taken)
+    return found.reshape(keys, -1).T
 
 
 def _group_scores(

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sdpa_check.distributions import draw, law, parse_dependence
+from sdpa_check.distributions import component_law, draw, law, parse_dependence
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sdpa_check.records import Component, Design, Fault
+
+_FEW = 4  # independent components, at most, that q·k is worth where a common factor rules it
 
 
 def tail_index(design: Design) -> float:
@@ -38,6 +40,18 @@ def effective_dimension(design: Design) -> int:
     return max(1, min(d, round(found)))
 
 
+def has_common_factor(design: Design) -> bool:
+    """Whether one number of each vector rules q·k: normal components with equal correlations.
+
+    Where q·k varies as if few components were independent, statistics of rows vary mostly with the
+    part w of a vector that all its components share, x_a = √(1−ρ) (z_a − z̄) + √(λ/d) w, and not
+    with the rest.
+    """
+    corr, laws = parse_dependence(design.corr), (design.query, design.key)
+    normal = all(component.distribution == "gaussian" for component in laws)
+    return normal and corr.kind == "equi" and corr.rho > 0 and effective_dimension(design) <= _FEW
+
+
 def precision(design: Design) -> type[np.floating[Any]]:
     """The dtype to draw in: float32, or float64 where a mean or a heavy tail needs its range."""
     heavy = tail_index(design) < 1
@@ -45,9 +59,18 @@ def precision(design: Design) -> type[np.floating[Any]]:
 
 
 def vectors(
-    generator: np.random.Generator, design: Design, component: Component, n: int, fault: Fault
+    generator: np.random.Generator,
+    design: Design,
+    component: Component,
+    n: int,
+    fault: Fault,
+    *,
+    common: NDArray[np.float64] | None = None,
 ) -> NDArray[Any]:
-    """`n` vectors, shape (d_k, n): axis 0 holds the components."""
+    """`n` vectors, shape (d_k, n): axis 0 holds the components.
+
+    Their common factors are drawn with them, or given; see `Dependence.apply`.
+    """
     drawn = draw(
         generator,
         component,
@@ -55,8 +78,31 @@ def vectors(
         dk=design.dk,
         n=n,
         dtype=precision(design),
+        common=common,
     )
     return drawn if fault.sample_scale == 1.0 else drawn * drawn.dtype.type(fault.sample_scale)
+
+
+def sets(
+    generator: np.random.Generator, design: Design, count: int, sizes: tuple[int, int], fault: Fault
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The q (count, d_k, n) and k (count, d_k, m) of some sets, sizes being n and m.
+
+    They are drawn set by set, the queries before the keys, each as by `vectors`.
+    """
+    dtype, dependence = precision(design), parse_dependence(design.corr)
+    laws = [component_law(component) for component in (design.query, design.key)]
+    q, k = (np.empty((count, design.dk, size), dtype) for size in sizes)
+    for pair in zip(q, k, strict=True):
+        for whole, out in zip(laws, pair, strict=True):
+            drawn = whole.standard.sample(generator, out.shape, dtype, out)
+            placed = whole.place(dependence.apply(drawn))
+            if placed is not out:
+                out[:] = placed
+    if fault.sample_scale != 1.0:
+        q *= dtype(fault.sample_scale)
+        k *= dtype(fault.sample_scale)
+    return q, k
 
 
 def products(design: Design, q: NDArray[Any], k: NDArray[Any], fault: Fault) -> NDArray[Any]:

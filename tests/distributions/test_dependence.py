@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from dataclasses import FrozenInstanceError
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sdpa_check.distributions.dependence import KINDS, Dependence, parse
+from sdpa_check.distributions.dependence import KINDS, Dependence, parse, stratified_normals
 from sdpa_check.errors import InputError
 
 DIMENSIONS = [1, 2, 3, 8, 64]
@@ -218,3 +219,82 @@ def test_heavy_tails_are_mixed_by_the_same_map():
     z = np.array([[1e12], [-3.0], [0.5]])
     x = Dependence("ar1", 0.5).apply(z)
     np.testing.assert_allclose(x, slow_ar1(z, 0.5), rtol=1e-15)
+
+
+# --- common factors --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("d", "rho"), [(d, rho) for d in DIMENSIONS for rho in equi_range(d)])
+def test_a_common_factor_takes_the_place_of_the_sum(d, rho):
+    """x = A z′ with z′ = z − z̄ + w/√d: the sum of z is replaced and the rest is kept."""
+    generator = np.random.default_rng(4)
+    z, w = generator.standard_normal((d, 5)), generator.standard_normal(5)
+    dependence = Dependence("equi", rho)
+    right = dependence.apply(z - z.mean(axis=0) + w / math.sqrt(d))
+    np.testing.assert_allclose(dependence.apply(z, w), right, rtol=0, atol=1e-12)
+    own = z.sum(axis=0) / math.sqrt(d)
+    np.testing.assert_allclose(dependence.apply(z, own), dependence.apply(z), rtol=0, atol=1e-12)
+    single = dependence.apply(z.astype(np.float32), w)
+    assert single.dtype == np.float32
+    np.testing.assert_allclose(single, right, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("text", ["none", "ar1:0.5", "qk:0.5"])
+def test_only_equicorrelation_has_a_common_factor(text):
+    with pytest.raises(ValueError, match=f"{text} has no common factor"):
+        parse(text).apply(np.zeros((3, 2)), np.zeros(2))
+
+
+def slow_stratified(rng, sequences, groups, n):
+    """One number after another, by the same draws: orders of strata first, then places in them."""
+    fine = [[rng.permuted(np.arange(groups)) for _ in range(n)] for _ in range(sequences)]
+    strata = [
+        [rng.permuted([c * groups + fine[s][c][g] for c in range(n)]) for g in range(groups)]
+        for s in range(sequences)
+    ]
+    normal = statistics.NormalDist()
+    return [
+        [[normal.inv_cdf((t + rng.random()) / (groups * n)) for t in group] for group in sequence]
+        for sequence in strata
+    ]
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (1, 4, 8), (3, 5, 2), (5, 1, 7), (2, 6, 1)])
+def test_stratified_normals_equal_their_slow_twin(shape):
+    found = stratified_normals(np.random.default_rng(5), *shape)
+    right = slow_stratified(np.random.default_rng(5), *shape)
+    np.testing.assert_allclose(found, right, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(1, 4, 8), (3, 5, 2), (64, 16, 8), (2, 6, 1)])
+def test_every_stratum_is_taken_once(shape):
+    _, groups, n = shape
+    found = stratified_normals(np.random.default_rng(6), *shape)
+    at = np.vectorize(statistics.NormalDist().cdf)(found)
+    strata = np.floor(at * groups * n).astype(int)
+    for sequence in strata:
+        assert sorted(sequence.ravel()) == list(range(groups * n))
+        for group in sequence:
+            assert sorted(group // groups) == list(range(n))
+    assert n == 1 or any((np.diff(group) < 0).any() for sequence in strata for group in sequence)
+
+
+def test_every_stratified_normal_is_normal():
+    """At every place of a block, and independent between sequences.
+
+    Of N = 20,000 blocks the distance √N sup|F_N − F| exceeds x with probability 2 exp(−2x²) at
+    most, and √N times a correlation of two independent normals is about N(0, 1): x = 3.8 and
+    z = 6.9 give 12 · 6e-13 and 15 · 5e-12, so 1e-10 in all. Within a sequence w² is no longer
+    independent: the last line would see that it is not stratified.
+    """
+    blocks, generator = 20_000, np.random.default_rng(7)
+    found = np.array([stratified_normals(generator, 2, 2, 3) for _ in range(blocks)])
+    places = found.reshape(blocks, 2, 6)
+    ranks = np.arange(1, blocks + 1) / blocks
+    for values in places.reshape(blocks, -1).T:
+        cdf = np.vectorize(statistics.NormalDist().cdf)(np.sort(values))
+        distance = max((ranks - cdf).max(), (cdf - ranks + 1 / blocks).max())
+        assert math.sqrt(blocks) * distance < 3.8
+    between = np.corrcoef(places[:, 0], places[:, 1], rowvar=False)[:6, 6:]
+    assert math.sqrt(blocks) * np.abs(between).max() < 6.9
+    assert places[:, 0].sum(axis=1).var() < 0.5 * 6

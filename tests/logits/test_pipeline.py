@@ -76,6 +76,34 @@ def test_overflow_is_a_finding_and_no_warning():
     assert not np.isfinite(applied.logits).any()
 
 
+STACKED = (
+    *("dot", "scale_qk:pow:-0.25 | scale:sqrt | softcap:2", "qk_norm:layer,2 | alibi:0.5"),
+    *("qk_norm:rms | rope:500,3 | scale:sqrt", "dtype:bfloat16 | dot | dtype:float16"),
+    *("additive | scale:2", "user_q:own_transforms:seen | user_k:own_transforms:seen"),
+    "rope | scale:sqrt | user:own_transforms:seen",
+)
+
+
+@pytest.mark.usefixtures("own_modules")
+@pytest.mark.parametrize("text", STACKED)
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2)], ids=["set by set", "interleaved"])
+@pytest.mark.parametrize("sets", [1, 3])
+def test_a_stack_of_sets_is_each_of_them_alone(text, order, sets):
+    """However the stack lies in memory; weights of a score are drawn set after set."""
+    pipeline, shapes = parse(text), ((sets, 16, 5), (sets, 16, 12))
+    made = [np.random.default_rng(2).standard_normal(shape) for shape in shapes]
+    stacks = [np.ascontiguousarray(x.transpose(order)).transpose(order) for x in made]
+    whole = pipeline.logits_of(*stacks, np.random.default_rng(3), CONTEXT)
+    rng = np.random.default_rng(3)
+    alone = [
+        pipeline.run(rng, lambda _, pair=pair: pair, CONTEXT).logits
+        for pair in zip(*made, strict=True)
+    ]
+    # Sums of 16 products of size at most 16 are added up in another order, and rounded.
+    near = 2.0**-10 if "float16" in text else 64 * EPS
+    np.testing.assert_allclose(whole, alone, rtol=near, atol=16 * 64 * EPS)
+
+
 # --- the multiplier --------------------------------------------------------------------------
 
 scalars = (

@@ -377,6 +377,24 @@ def test_pipelines_share_their_draws(pipeline):
     np.testing.assert_array_equal(first["state"], second["state"])
 
 
+@pytest.mark.parametrize("corr", ["none", "ar1:0.5", "equi:0.5"])
+@pytest.mark.parametrize("sample_scale", [1.0, 1.5])
+def test_sets_are_drawn_one_after_the_other(corr, sample_scale):
+    """Queries and keys of laws of their own."""
+    query, key = Component(sigma=2.0), Component(distribution="uniform", mean=0.5)
+    design = Design(dk=6, keys=5, query=query, key=key, corr=corr)
+    fault = Fault(sample_scale=sample_scale)
+    streams = [np.random.default_rng(4) for _ in range(2)]
+    q, k = scores.sets(streams[0], design, 3, (4, 5), fault)
+    for each_q, each_k in zip(q, k, strict=True):
+        alone = scores.vectors(streams[1], design, query, 4, fault)
+        np.testing.assert_array_equal(each_q, alone)
+        alone = scores.vectors(streams[1], design, key, 5, fault)
+        np.testing.assert_array_equal(each_k, alone)
+    assert (q.shape, k.shape) == ((3, 6, 4), (3, 6, 5))
+    assert streams[0].bit_generator.state == streams[1].bit_generator.state
+
+
 def test_the_queries_are_shared_too():
     design = DESIGNS["drawn in float64"]
     (x, _), (y, _) = (
@@ -648,6 +666,12 @@ def test_a_split_pipeline_has_fewer_groups():
 def test_keys_that_depend_on_the_query_are_refused():
     with pytest.raises(InputError, match=r"^--corr: got 'qk:0\.5', want none, ar1 or equi"):
         PipelineWork.fitting(Design(dk=4, keys=4, corr="qk:0.5"), "dot", None, None, Fault())
+
+
+def test_a_block_that_a_step_cannot_act_on_is_refused():
+    work = work_of(Design(dk=5, keys=4), "rope")
+    with pytest.raises(InputError, match="step 1 of 1: d_k = 5 is odd"):
+        work.block(generator(work))
 
 
 def test_the_experiment_names_what_shapes_the_draws():

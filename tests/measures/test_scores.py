@@ -73,6 +73,33 @@ def test_a_fault_widens_every_component(design):
     np.testing.assert_array_equal(wide, right * np.float32(1.5))
 
 
+@pytest.mark.parametrize(
+    ("design", "right"),
+    [
+        (Design(dk=64, corr="equi:0.3"), True),
+        (Design(dk=64, corr="equi:0.1"), True),
+        (Design(dk=64, corr="equi:0.05"), False),
+        (Design(dk=64, corr="equi:-0.01"), False),
+        (Design(dk=64, corr="ar1:0.99"), False),
+        (Design(dk=64), False),
+        (Design(dk=64, key=component("laplace"), corr="equi:0.3"), False),
+        (Design(dk=64, query=component("uniform"), corr="equi:0.3"), False),
+    ],
+)
+def test_where_one_number_of_each_vector_rules(design, right):
+    assert scores.has_common_factor(design) is right
+
+
+@pytest.mark.parametrize("mean", [0.0, 0.5])
+def test_vectors_of_given_common_factors(mean):
+    """Σ(x − μ)/√d is √λ σ w, with λ = 1 + (d − 1)ρ."""
+    law = component(mean=mean, sigma=2.0)
+    design, w = Design(dk=5, query=law, corr="equi:0.2"), np.array([-2.0, 0.0, 0.5, 3.0])
+    x = scores.vectors(np.random.default_rng(1), design, law, 4, NONE, common=w)
+    along = (x - mean).sum(axis=0) / math.sqrt(5)
+    np.testing.assert_allclose(along, math.sqrt(1.8) * 2 * w, rtol=0, atol=1e-5)
+
+
 HEAVY = [component("cauchy"), component("t", df=1.0), component("t", df=1.5)]
 
 

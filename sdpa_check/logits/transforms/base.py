@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -13,8 +14,6 @@ import numpy.typing as npt
 from sdpa_check.records import Step
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.random import Generator
 
     from sdpa_check.logits.transforms.arguments import Arguments
@@ -50,7 +49,8 @@ class Transform(ABC):
     """One change of attention.
 
     It has the stage of the subclass below that it implements, keeps the dtype of what it is given
-    (float32 or float64), and never modifies it.
+    (float32 or float64), and never modifies it. Leading axes of an array, written …, hold sets of
+    queries with their keys, of which none may have a part in what becomes of another.
     """
 
     __slots__ = ()
@@ -107,11 +107,12 @@ class Source(Transform):
 
     def on_source(self, rng: Generator, context: Context) -> tuple[FloatArray, FloatArray]:
         """Draw q (d, n) and k (d, m), component-major, of dtype `context.dtype`."""
-        return next(self.repeated(rng, context))
+        q, k = self.repeated(rng, dataclasses.replace(context, weights=1))
+        return q[0], k[0]
 
     @abstractmethod
-    def repeated(self, rng: Generator, context: Context) -> Iterator[tuple[FloatArray, FloatArray]]:
-        """Draw inputs, and for them `context.weights` times weights: q (d, n) and k (d, m) each."""
+    def repeated(self, rng: Generator, context: Context) -> tuple[FloatArray, FloatArray]:
+        """Draw inputs, and for them w = `context.weights` times weights: (w, d, n), (w, d, m)."""
 
     @abstractmethod
     def draws(self, context: Context) -> int:
@@ -127,7 +128,7 @@ class OnVectors(Transform):
     def on_vectors(
         self, q: FloatArray, k: FloatArray, context: Context
     ) -> tuple[FloatArray, FloatArray]:
-        """Turn q (d, n) and k (d, m) into others of the same shapes."""
+        """Turn q (…, d, n) and k (…, d, m) into others of the same shapes."""
 
 
 class Score(Transform):
@@ -143,10 +144,10 @@ class Score(Transform):
 
     @abstractmethod
     def score(self, q: FloatArray, k: FloatArray, rng: Generator, context: Context) -> FloatArray:
-        """Compute the scores (n, m) of the queries q (d, n) with the keys k (d, m).
+        """Compute the scores (…, n, m) of the queries q (…, d, n) with the keys k (…, d, m).
 
-        Where it draws weights it does so `context.weights` times, and gives the rows (n, m) under
-        each of them one after the other.
+        Where it draws weights it does so `context.weights` times for every set, and gives the rows
+        (n, m) under each of them one after the other.
         """
 
 
@@ -157,4 +158,4 @@ class OnLogits(Transform):
 
     @abstractmethod
     def on_logits(self, x: FloatArray, context: Context) -> FloatArray:
-        """Turn the logits x (n, m) into others of the same shape."""
+        """Turn the logits x (…, n, m) into others of the same shape."""

@@ -14,8 +14,6 @@ from sdpa_check.logits.transforms.base import Source, octaves
 from sdpa_check.logits.transforms.vectors import normalised
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.random import Generator
 
     from sdpa_check.logits.transforms.base import Context, FloatArray
@@ -88,16 +86,18 @@ class Projection(Source):
         """D: what the step says, else d_model, else 512."""
         return self.width or context.d_model or _WIDTH
 
-    def repeated(self, rng: Generator, context: Context) -> Iterator[tuple[FloatArray, FloatArray]]:
+    def repeated(self, rng: Generator, context: Context) -> tuple[FloatArray, FloatArray]:
         """Draw x and y, then pairs W_q, W_k, and multiply.
 
         The inputs have one norm, so that rows of the same inputs under other matrices are nearly
         as good as new.
         """
-        x, y = (self.inputs(rng, n, context) for n in (context.queries, context.keys))
-        for _ in range(context.weights):
-            w_q, w_k = self.matrix(rng, context), self.matrix(rng, context)
-            yield np.asarray(w_q @ x), np.asarray(w_k @ y)
+        inputs = [self.inputs(rng, n, context) for n in (context.queries, context.keys)]
+        q, k = (np.empty((context.weights, context.dk, x.shape[1]), x.dtype) for x in inputs)
+        for pair in zip(q, k, strict=True):
+            for x, out in zip(inputs, pair, strict=True):
+                np.matmul(self.matrix(rng, context), x, out=out)
+        return q, k
 
     def draws(self, context: Context) -> int:
         """D numbers for an input, d D for a matrix."""
@@ -120,7 +120,8 @@ class Projection(Source):
         else:
             variance = {"xavier": 2 / (width + d), "kaiming": 2 / width}
             std = self.std or math.sqrt(variance[self.init])
-            drawn = std * rng.standard_normal((d, width))
+            drawn = rng.standard_normal((d, width))
+            drawn *= std
         return drawn.astype(context.dtype, copy=False)
 
     def inputs(self, rng: Generator, n: int, context: Context) -> FloatArray:

@@ -44,7 +44,7 @@ class Dot(Score):
 
     def score(self, q: FloatArray, k: FloatArray, _rng: Generator, _context: Context) -> FloatArray:
         """All dot products."""
-        return np.asarray(q.T @ k)
+        return np.asarray(q.swapaxes(-1, -2) @ k)
 
 
 _AT_ONCE: Final = 1 << 15
@@ -84,6 +84,9 @@ class Additive(Score):
 
         A tanh costs many times more than its product with a v, and all v share it.
         """
+        if q.ndim > 2:
+            sets = [self.score(*pair, rng, context) for pair in zip(q, k, strict=True)]
+            return np.stack(sets)
         v = self.weights(rng, context).astype(q.dtype)
         n, m = q.shape[1], k.shape[1]
         step = max(1, _AT_ONCE // (n * m))  # components at a time: not all of (d, n, m)

@@ -72,11 +72,13 @@ class _Own(Transform):
         raise ValueError(f"{path} has no {name!r}{hint}")
 
     def called(self, x: FloatArray) -> FloatArray:
-        """Call the function on x, and hold the result to the contract.
+        """Call the function on x, of a stack on every set, and hold the result to the contract.
 
         Raises:
             InputError: an exception, another shape, no numbers, or NaN made of finite numbers.
         """
+        if x.ndim > 2:
+            return np.stack([self.called(each) for each in x])
         try:
             result = np.asarray(self.load()(x.copy()))
         except Exception as error:

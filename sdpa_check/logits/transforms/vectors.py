@@ -22,12 +22,14 @@ _BASE: Final = 10000.0
 
 
 def normalised(x: FloatArray, size: float, *, centre: bool = False) -> FloatArray:
-    """Give every column of x (d, n) the Euclidean norm `size`, after taking its mean off if asked.
+    """Give every column of x (…, d, n) the Euclidean norm `size`, less its mean if asked.
 
     There is no ε in the divisor: a column of zeros has no direction and becomes NaN.
     """
-    directed = x - x.mean(axis=0) if centre else x
-    return np.asarray(directed * (size / np.sqrt(np.square(directed).sum(axis=0))))
+    directed = x - x.mean(axis=-2, keepdims=True) if centre else x
+    out = np.asarray(np.square(directed))
+    np.multiply(directed, size / np.sqrt(out.sum(axis=-2, keepdims=True)), out=out)
+    return out
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +124,8 @@ class RoPE(OnVectors):
         return _rotated(q, *of_q), _rotated(k, *turns(self.base, pairs, 0.0, context.keys))
 
     def rotated(self, x: FloatArray, positions: npt.NDArray[np.number]) -> FloatArray:
-        """Rotate the columns of x (d, n) by their positions (n,), or by one position (1,)."""
-        return _rotated(x, *_cos_sin(self.base, len(x) // 2, positions))
+        """Rotate the columns of x (…, d, n) by their positions (n,), or by one position (1,)."""
+        return _rotated(x, *_cos_sin(self.base, x.shape[-2] // 2, positions))
 
 
 _KEPT: Final = 1 << 16
@@ -149,8 +151,8 @@ def _rotated(
     x: FloatArray, cos: npt.NDArray[np.float64], sin: npt.NDArray[np.float64]
 ) -> FloatArray:
     cos, sin = cos.astype(x.dtype, copy=False), sin.astype(x.dtype, copy=False)
-    even, odd = x[0::2], x[1::2]
+    even, odd = x[..., 0::2, :], x[..., 1::2, :]
     out = np.empty_like(x)
-    out[0::2] = even * cos - odd * sin
-    out[1::2] = even * sin + odd * cos
+    out[..., 0::2, :] = even * cos - odd * sin
+    out[..., 1::2, :] = even * sin + odd * cos
     return out
