@@ -24,7 +24,8 @@ import numpy as np
 from sdpa_check import engine, rng
 from sdpa_check.logits import scaling
 from sdpa_check.measures.dot import DotWork
-from sdpa_check.measures.rows import RowsShape, RowsWork
+from sdpa_check.measures.row_scores import RowsShape
+from sdpa_check.measures.rows import RowsWork
 from sdpa_check.quantities import Case, Sample, quantity
 from sdpa_check.records import Component, Design, Outcome, Prediction
 from sdpa_check.theory.law import DotLaw

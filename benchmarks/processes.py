@@ -36,7 +36,8 @@ else:
 """
 _ROWS = """
 from sdpa_check import engine, rng
-from sdpa_check.measures.rows import RowsShape, RowsWork
+from sdpa_check.measures.row_scores import RowsShape
+from sdpa_check.measures.rows import RowsWork
 from sdpa_check.records import Design
 work = RowsWork(Design(dk=64, keys={keys}), (1.0, 0.125, 0.015625), RowsShape.fitting(64, {keys}))
 work = work.with_grids(rng.generator(0, work.experiment, 0))

@@ -15,7 +15,8 @@ from benchmarks.figures import Figure
 from benchmarks.timing import Rival, compare, interleaved, quartiles
 from sdpa_check import engine, rng
 from sdpa_check.logits import scaling
-from sdpa_check.measures.rows import RowsShape, RowsWork
+from sdpa_check.measures.row_scores import RowsShape
+from sdpa_check.measures.rows import RowsWork
 from sdpa_check.quantities import Case, Sample
 from sdpa_check.records import Design
 from sdpa_check.softmax import RowStatistics, row_statistics

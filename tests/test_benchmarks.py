@@ -16,7 +16,8 @@ from benchmarks.timing import Rival
 from sdpa_check import engine
 from sdpa_check.errors import InputError
 from sdpa_check.measures.dot import DotWork
-from sdpa_check.measures.rows import RowsShape, RowsWork
+from sdpa_check.measures.row_scores import RowsShape
+from sdpa_check.measures.rows import RowsWork
 from sdpa_check.quantities import Case, Sample
 from sdpa_check.records import Design
 from sdpa_check.softmax import row_statistics

@@ -13,7 +13,8 @@ from sdpa_check.engine import Replicates
 from sdpa_check.histogram import LogGrid
 from sdpa_check.logits import scaling
 from sdpa_check.measures.dot import DotWork
-from sdpa_check.measures.rows import RowsShape, RowsWork
+from sdpa_check.measures.row_scores import RowsShape
+from sdpa_check.measures.rows import RowsWork
 from sdpa_check.quantities import Case, Sample, quantity
 from sdpa_check.records import Component, Design
 from sdpa_check.theory.law import DotLaw

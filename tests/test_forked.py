@@ -87,7 +87,8 @@ def test_the_numbers_are_those_of_one_process():
         import numpy as np
         from sdpa_check import engine
         from sdpa_check.measures.dot import DotWork
-        from sdpa_check.measures.rows import RowsShape, RowsWork
+        from sdpa_check.measures.row_scores import RowsShape
+        from sdpa_check.measures.rows import RowsWork
         from sdpa_check.records import Design
         assert forked.possible()
         engine.LONG = 0

@@ -17,7 +17,7 @@ from sdpa_check.logits.pipeline import Pipeline, parse
 from sdpa_check.logits.transforms import Context
 from sdpa_check.logits.transforms.base import octaves
 from sdpa_check.measures import scores
-from sdpa_check.measures.rows import row_length
+from sdpa_check.measures.row_scores import row_length
 from sdpa_check.records import Fault
 
 if TYPE_CHECKING:

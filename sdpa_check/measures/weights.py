@@ -12,7 +12,7 @@ import numpy as np
 
 from sdpa_check import rowsums
 from sdpa_check.histogram import LogGrid
-from sdpa_check.measures.rows import RowsShape, raw_scores, row_length
+from sdpa_check.measures.row_scores import RowsShape, raw_scores, row_length
 from sdpa_check.records import Fault
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ import pytest
 
 from sdpa_check import rng
 from sdpa_check.distributions import stratified_normals
-from sdpa_check.measures import rows, scores
-from sdpa_check.measures.rows import AVERAGED, NORMS, Depth, RowsShape, RowsWork
+from sdpa_check.measures import row_scores, rows, scores
+from sdpa_check.measures.row_scores import RowsShape
+from sdpa_check.measures.rows import AVERAGED, NORMS, Depth, RowsWork
 from sdpa_check.records import Component, Design, Fault
 from sdpa_check.rowsums import FEW_KEYS
 from sdpa_check.softmax import chosen_statistics
@@ -130,8 +131,8 @@ def test_saturated_rows_are_counted():
 
 @pytest.mark.parametrize("keys", [70, 100])
 def test_keys_drawn_in_slices_are_all_used(monkeypatch, keys):
-    monkeypatch.setattr(rows, "_TOGETHER_ELEMENTS", 1)  # every group by itself
-    monkeypatch.setattr(rows, "_DRAW_ELEMENTS", 1)  # in slices of 64, the least
+    monkeypatch.setattr(row_scores, "_TOGETHER_ELEMENTS", 1)  # every group by itself
+    monkeypatch.setattr(row_scores, "_DRAW_ELEMENTS", 1)  # in slices of 64, the least
     work = RowsWork(Design(dk=8, keys=keys, **FLOAT64), (0.35,), RowsShape(2, 2, 3))
     sums, raw = work.block(generator(work)), raw_rows(work, slice_=64)
     right = [sum(naive(0.35 * x)[name] for x in raw) for name in AVERAGED]
@@ -335,8 +336,8 @@ def test_dealt_rows_have_the_law_of_others_and_vary_less():
     depths = (Depth(averaged=("entropy", "sum_squares"), squared=(), counted=()),) * 2
     work = RowsWork(design, multipliers, RowsShape(64, 16, 1), depths=depths)
     means = []
-    for draw in (rows.raw_scores, rows.dealt_scores):
-        shape = work.shape if draw is rows.raw_scores else work._drawn
+    for draw in (row_scores.raw_scores, row_scores.dealt_scores):
+        shape = work.shape if draw is row_scores.raw_scores else work._drawn
         found = []
         for block in range(blocks):
             raw = draw(rng.generator(3, draw.__name__, block), design, shape, Fault())

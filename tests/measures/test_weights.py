@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from sdpa_check import rng
-from sdpa_check.measures import rows, scores, weights
-from sdpa_check.measures.rows import RowsShape, RowsWork
+from sdpa_check.measures import row_scores, scores, weights
+from sdpa_check.measures.row_scores import RowsShape
+from sdpa_check.measures.rows import RowsWork
 from sdpa_check.measures.weights import EXTREMES, PARTS, WEIGHT_GRID, WeightsWork
 from sdpa_check.records import Component, Design, Fault
 from sdpa_check.rowsums import FEW_KEYS
@@ -149,7 +150,7 @@ def test_the_scores_are_those_of_rows_work(design):
     mine, theirs = WeightsWork(design, (1.0,), SHAPE), RowsWork(design, (1.0,), SHAPE)
     g = [rng.generator(0, mine.experiment, 0) for _ in range(2)]
     drawn = theirs._scores(g[0])
-    np.testing.assert_array_equal(drawn, rows.raw_scores(g[1], design, SHAPE, Fault()))
+    np.testing.assert_array_equal(drawn, row_scores.raw_scores(g[1], design, SHAPE, Fault()))
     right = np.array(raw_rows(mine))
     # A product may be summed in another order: d roundings of terms that add up to |q|·|k|.
     slack = design.dk * np.finfo(drawn.dtype).eps * np.abs(right).max()

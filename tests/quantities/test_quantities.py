@@ -16,7 +16,8 @@ from sdpa_check.errors import InputError
 from sdpa_check.histogram import SampleGrid
 from sdpa_check.logits import scaling
 from sdpa_check.measures.dot import DotWork
-from sdpa_check.measures.rows import AVERAGED, NORMS, RowsShape, RowsWork
+from sdpa_check.measures.row_scores import RowsShape
+from sdpa_check.measures.rows import AVERAGED, NORMS, RowsWork
 from sdpa_check.quantities import QUANTITIES, Case, Quantity, Sample, quantity
 from sdpa_check.quantities.params import PARAMS
 from sdpa_check.records import Component, Design, Outcome

@@ -6,7 +6,8 @@ import pytest
 
 from sdpa_check import engine
 from sdpa_check.logits import scaling
-from sdpa_check.measures.rows import AVERAGED, NORMS, RowsShape, RowsWork
+from sdpa_check.measures.row_scores import RowsShape
+from sdpa_check.measures.rows import AVERAGED, NORMS, RowsWork
 from sdpa_check.quantities import QUANTITIES, Case, Quantity, Sample, quantity
 from sdpa_check.quantities.rows import LEVELS, STATISTICS, depth
 from sdpa_check.records import Design
