@@ -67,7 +67,7 @@ def report(
             kept = _kept(directory) if options.save else "nothing is kept: --no-save"
             raise StoppedRun(kept, quiet=options.quiet)
         if options.save and options.plot and figures is not None:
-            save_figures(directory, figures(study))
+            save_figures(directory, figures(study), study.inputs.settings.jobs)
         if options.save and not options.quiet:
             sys.stderr.write(f"files: {directory}\n")
     raise typer.Exit(study.run.exit_code)
@@ -203,15 +203,25 @@ def _remove_figures(directory: Path) -> None:
         index.unlink(missing_ok=True)
 
 
-def save_figures(directory: Path, figures: dict[str, Figure]) -> None:
-    """Write every figure as PNG and SVG, and figures.json from which they can be drawn again."""
+def save_figures(directory: Path, figures: dict[str, Figure], jobs: int | None) -> None:
+    """Write every figure as PNG and SVG, and figures.json from which they can be drawn again.
+
+    Several are drawn side by side, by workers that have matplotlib from this process.
+    """
+    import matplotlib.figure  # noqa: F401, before processes are forked
+
+    from sdpa_check import engine
     from sdpa_check.report import plots
     from sdpa_check.report.figures import to_json
     from sdpa_check.report.save import save
 
     files: dict[str, bytes | str] = {FIGURES: to_json(figures)}
-    for name, figure in figures.items():
-        files |= {f"{name}.{kind}": data for kind, data in plots.render(figure).items()}
+    with engine.workers(jobs if len(figures) > 1 else 1) as pool:
+        drawn: Iterator[dict[str, bytes]] = map(plots.render, figures.values())
+        if pool:
+            drawn = (found for _, found in pool.in_order(plots.render, zip(figures.values())))
+        for name, found in zip(figures, drawn, strict=True):
+            files |= {f"{name}.{kind}": data for kind, data in found.items()}
     save(directory, files)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _DKS = (2, 8, 32, 128, 512)
 _KEYS = (2, 8, 64, 512, 4096)
-_SAMPLES = 1 << 14
+_SAMPLES = 1 << 13
 
 _PANELS = (
     ("softmax.entropy", None, "entropy (nats)"),
@@ -30,7 +30,7 @@ _PANELS = (
 
 
 def figures(study: Study) -> dict[str, Figure]:
-    """Name → figure, from sweeps of their own at about 16 thousand rows per design."""
+    """Name → figure, from sweeps of their own at about 8 thousand rows per design."""
     asked = [(row.params["dk"], row.params["keys"]) for row in study.run.rows]
     dk, keys = asked[0]
     names = list(dict.fromkeys(row.params["scale"] for row in study.run.rows))

@@ -23,7 +23,7 @@ All integrals are trapezoid sums of functions analytic in a strip, accurate to r
 
 from __future__ import annotations
 
-from math import log, pi, sqrt
+from math import ceil, log, pi, sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -119,16 +119,16 @@ def _wide_row(m: float, tau: float) -> RowMeans:
     from scipy.special import ndtr
 
     u, step = _wide_grid(m, tau)
-    spacing = min(0.16, 0.5 * tau)
+    spacing = step / ceil(step / min(0.2, 0.45 * tau))
     y = even_grid(-(CUT + log(m)), 9.0, spacing)
     growth = np.exp(y)
     first = growth * np.exp(-growth)
     # 1 − exp(−e^y) does not decay to the right; minus Φ(y), whose convolution is known, it does.
     remainder = -np.expm1(-growth) - ndtr(y)
     entropy = -(y + np.euler_gamma) * first
-    kernel = np.exp(-0.5 * ((y - u[:, None]) / tau) ** 2) * (spacing / (tau * sqrt(2 * pi)))
     functions = (remainder, entropy, first, growth * first, growth**2 * first)
-    rest, surprise, *psi = np.stack(functions) @ kernel.T
+    weighted = np.stack(functions) * (spacing / (tau * sqrt(2 * pi)))
+    rest, surprise, *psi = weighted @ _normal_kernel(u, y, spacing, tau).T
     complement = rest + ndtr(u / sqrt(1 + tau**2))
     # From 1 − φ, not φ: m would multiply the rounding of φ near 1. Where 1 − φ rounds to 1 the
     # integrands have vanished.
@@ -139,6 +139,21 @@ def _wide_row(m: float, tau: float) -> RowMeans:
     excess = m * float(psi[1] @ power) - 1
     log_partition = -np.euler_gamma - float(u @ (psi[0] * power)) - log(m)
     return RowMeans(deficit, excess, log_partition, mass, cubes, trace, frobenius)
+
+
+def _normal_kernel(u: Floats, y: Floats, spacing: float, tau: float) -> Floats:
+    """exp(−(y_j − u_i)²/2τ²), shape (u, y), for even grids, y of step `spacing`.
+
+    Where a step of u is a few steps of y, one exponential serves a whole diagonal.
+    """
+    finer = round((u[-1] - u[0]) / (spacing * (len(u) - 1)))
+    if finer > len(y):
+        return np.asarray(np.exp(-0.5 * ((y - u[:, None]) / tau) ** 2))
+    largest = round((y[-1] - u[0]) / spacing)
+    differences = spacing * np.arange(largest, largest - len(y) - finer * (len(u) - 1), -1.0)
+    of_all = np.exp(-0.5 * (differences / tau) ** 2)
+    kernel: Floats = np.lib.stride_tricks.sliding_window_view(of_all, len(y))[::finer, ::-1]
+    return kernel
 
 
 def _wide_grid(m: float, tau: float) -> tuple[Floats, float]:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -99,7 +103,7 @@ def test_out(invoke, tmp_path):
 
 def test_the_figures_of_an_earlier_run_do_not_stay(invoke):
     old = Figure(title="old", panels=(Panel(),))
-    save_figures(Path("here"), {"old": old, "histogram": old})
+    save_figures(Path("here"), {"old": old, "histogram": old}, 1)
     assert set(contents(Path("here"))) == {
         "figures.json",
         *(f"{name}.{kind}" for name in ("old", "histogram") for kind in ("png", "svg")),
@@ -158,3 +162,34 @@ def test_equal_runs_leave_equal_files(invoke):
         record.pop("environment")
     assert one == two
     assert records[0] == records[1]
+
+
+def test_figures_drawn_side_by_side_are_the_same(tmp_path):
+    """Byte for byte, whether processes are forked for it (in a process of one thread) or not."""
+    code = """
+        from pathlib import Path
+        from sdpa_check import engine
+        from sdpa_check.cli.output import save_figures
+        from sdpa_check.report.figures import Figure, Panel, Series
+        engine.available_cores = lambda: 2
+        line = Series(label="a", kind="curve", x=(1.0, 2.0), y=(3.0, 4.0))
+        figures = {
+            name: Figure(title=name, panels=(Panel(xlabel="x", series=(line,)),))
+            for name in ("one", "two", "three")
+        }
+        for jobs in (1, 2):
+            save_figures(Path(str(jobs)), figures, jobs)
+        for path in sorted(Path("1").iterdir()):
+            print(path.name, path.read_bytes() == (Path("2") / path.name).read_bytes())
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+    )
+    found = [line.split() for line in done.stdout.splitlines()]
+    names = [f"{name}.{kind}" for name in ("one", "three", "two") for kind in ("png", "svg")]
+    assert found == [[name, "True"] for name in ("figures.json", *names)]

@@ -9,7 +9,8 @@ import pytest
 from scipy import integrate, stats
 
 from sdpa_check.errors import InputError
-from sdpa_check.theory.quadrature import chi_square_rule
+from sdpa_check.theory import iid_row
+from sdpa_check.theory.quadrature import chi_square_rule, even_grid
 from sdpa_check.theory.saturation import (
     RowExpectations,
     dependent_rows,
@@ -415,3 +416,19 @@ def test_arguments_that_make_no_sense_are_refused(call, where):
     with pytest.raises(InputError) as caught:
         call()
     assert caught.value.where == where
+
+
+@pytest.mark.parametrize("tau", [0.26, 0.4, 1.0, 8.0, 300.0, 1e5, 1e20])
+@pytest.mark.parametrize("keys", [2, 64, 10**6])
+def test_the_kernel_of_the_convolution_by_its_definition(keys, tau):
+    """Every entry, where steps of u are one, several or very many steps of y."""
+    u, step = iid_row._wide_grid(float(keys), tau)
+    for finer in (1, 3, 10**6):
+        spacing = step / finer
+        y = even_grid(u[-1] - 7 * step - 40 * spacing, u[-1] - 7 * step, spacing)
+        want = np.exp(-0.5 * ((y[None, :] - u[:, None]) / tau) ** 2)
+        found = iid_row._normal_kernel(u, y, spacing, tau)
+        # u and y are rounded to their own size, and so their difference.
+        size = max(abs(u[0]), abs(y[0]), abs(u[-1])) / tau
+        error = 4 * np.finfo(float).eps * size * (1 + 2 * size)
+        np.testing.assert_allclose(found, want, rtol=min(1.0, error), atol=1e-300)
