@@ -118,7 +118,7 @@ def _parts(group: list[Check]) -> tuple[str, ...]:
 def _rows_work(
     kind_: str, design: Design, group: list[Check], settings: Settings, wanted: int | None
 ) -> RowsWork | WeightsWork:
-    from sdpa_check.measures.row_scores import MOST_VECTORS, RowsShape
+    from sdpa_check.measures.row_scores import RowsShape
     from sdpa_check.measures.rows import RowsWork
     from sdpa_check.measures.scores import effective_dimension
 
@@ -134,9 +134,7 @@ def _rows_work(
             part for each in asked.values() for one, case, _ in each for part in reads(one, case)
         }
         parts = tuple(part for part in OF_WEIGHTS if part in read)
-        # What is taken from single scores differs so much between rows that it takes many.
-        shape = fitting(wanted, most=2 * MOST_VECTORS)
-        return WeightsWork(design, tuple(asked), shape, settings.fault, parts=parts)
+        return WeightsWork(design, tuple(asked), fitting(wanted), settings.fault, parts=parts)
     shape, whole = fitting(wanted), fitting()
     depths = tuple(_depth(each) for each in asked.values())
     work = RowsWork(design, tuple(asked), whole, (), settings.fault, "scout", depths)

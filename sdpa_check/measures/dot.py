@@ -167,15 +167,17 @@ def tile_side(design: Design, parts: tuple[str, ...] = PARTS) -> int:
     moment, d being the effective dimension; much larger squares would spend scores without gaining
     precision. Where components depend on each other, drawing d_k of them tells of few: then a side
     of 8√d_k is best (at d_k = 64 it beats 8 by a factor of 2 to 3), as the best side grows with the
-    root of what drawing a vector costs beside a score. Where nothing but scores is wanted a square
-    of 8d still gains more than it costs, for drawing is most of the work. Under heavy tails the
-    vectors differ more from each other, and smaller squares bring in more of them.
+    root of what drawing a vector costs beside a score. Where keys depend on their query all scores
+    of a query have much in common, and 64 keys are enough. Where nothing but scores is wanted a
+    square of 8d still gains more than it costs, for drawing is most of the work. Under heavy tails
+    the vectors differ more from each other, and smaller squares bring in more of them.
     """
     d = scores.effective_dimension(design)
     alone, heavy = "powers" not in parts, _heavy(design)
     least = 8 if d == design.dk else math.isqrt(64 * design.dk)
     side = max(least, (8 if alone and not heavy else 2) * d)
-    return min(1 << (side - 1).bit_length(), 64 if heavy else 512 if alone else 256)
+    few = heavy or parse_dependence(design.corr).qk_rho
+    return min(1 << (side - 1).bit_length(), 64 if few else 512 if alone else 256)
 
 
 def _heavy(design: Design) -> bool:

@@ -18,11 +18,9 @@ if TYPE_CHECKING:
 
     from sdpa_check.records import Design, Fault
 
-MOST_VECTORS = 512
-"""Queries, or keys, of a group: a block should not be one group of many rows."""
-
 _BLOCK_SCORES = 1 << 18
 _BLOCK_ROWS = 1 << 14
+_MOST_VECTORS = 512  # queries, or keys, of a group: a block should not be one group of many rows
 _FEWEST_QUERIES = 16  # fewer would make products slow
 _GROUP_SCORES = 1 << 20
 _DRAW_ELEMENTS = 1 << 21
@@ -53,13 +51,7 @@ class RowsShape:
 
     @classmethod
     def fitting(
-        cls,
-        dk: int,
-        keys: int,
-        rows: int | None = None,
-        *,
-        free: int | None = None,
-        most: int = MOST_VECTORS,
+        cls, dk: int, keys: int, rows: int | None = None, *, free: int | None = None
     ) -> RowsShape:
         """The cheapest shape for a precision; of at most about `rows` rows if given.
 
@@ -80,11 +72,10 @@ class RowsShape:
             keys: number m of keys in a row.
             rows: the wanted number of rows in a block; None for about 2^18 scores.
             free: d'; None for `dk`, where all components are independent.
-            most: of queries in a group.
         """
         free = dk if free is None else free
-        sets = _power_of_two(max(1.0, min(MOST_VECTORS, math.sqrt(dk * free / 2)) / keys))
-        most = min(most, 16 * (free + 1), max(8, _GROUP_SCORES // (sets * keys)))
+        sets = _power_of_two(max(1.0, min(_MOST_VECTORS, math.sqrt(dk * free / 2)) / keys))
+        most = min(_MOST_VECTORS, 16 * (free + 1), max(8, _GROUP_SCORES // (sets * keys)))
         wanted = _power_of_two(math.sqrt(dk * (free + sets * keys) / 2))
         queries = min(most, max(_FEWEST_QUERIES, wanted))
         room = min(_BLOCK_ROWS, _BLOCK_SCORES // keys)
