@@ -208,14 +208,13 @@ def save_figures(directory: Path, figures: dict[str, Figure], jobs: int | None) 
 
     Several are drawn side by side, by workers that have matplotlib from this process.
     """
-    import matplotlib.figure  # noqa: F401, before processes are forked
-
     from sdpa_check import engine
     from sdpa_check.report import plots
     from sdpa_check.report.figures import to_json
     from sdpa_check.report.save import save
 
     files: dict[str, bytes | str] = {FIGURES: to_json(figures)}
+    plots.load()
     with engine.workers(jobs if len(figures) > 1 else 1) as pool:
         drawn: Iterator[dict[str, bytes]] = map(plots.render, figures.values())
         if pool:

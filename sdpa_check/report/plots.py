@@ -79,6 +79,13 @@ class _Marks(NamedTuple):
     style: _Style
 
 
+def load() -> None:
+    """Import matplotlib: processes that are forked from now on need not."""
+    import matplotlib.backends.backend_agg
+    import matplotlib.backends.backend_svg
+    import matplotlib.figure  # noqa: F401
+
+
 def draw(figure: Figure) -> Canvas:
     """The figure as a matplotlib figure, for the caller to restyle or save.
 
