@@ -436,7 +436,12 @@ def _draw_minor_ticks(axis: Axis, low: float, high: float) -> None:
 
 
 def _power(number: float, base: int) -> str:
-    """E.g. 10⁻³ or 2·10⁻³, in plain Unicode because the text of a figure is free of markup."""
+    """E.g. 10⁻³ or 2·10⁻³, in plain Unicode because the text of a figure is free of markup.
+
+    A power that no float holds comes as 0, and gets no text.
+    """
+    if not number:
+        return ""
     exponent = math.floor(math.log(number, base) + 1e-9)
     factor = f"{number / base**exponent:.3g}"
     return f"{'' if factor == '1' else factor + '·'}{base}{str(exponent).translate(_SUPERSCRIPTS)}"

@@ -524,3 +524,10 @@ def test_text_is_no_markup():
     texts = [node.text for node in ET.fromstring(render(figure)["svg"]).iter()]  # noqa: S314
     # The title twice more: as the title of the document and in its metadata.
     assert texts.count(text) == 6
+
+
+def test_numbers_at_the_lower_end_of_floats_can_be_drawn():
+    """As the median of ‖J‖_F under Cauchy components; powers beyond that end are 0."""
+    line = Series(label="a", kind="points", x=(1.0, 2.0, 3.0), y=(1e-320, 1e-200, 0.5))
+    panel = Panel(xlabel="x", yscale="log", series=(line,))
+    assert render(Figure(title="small", panels=(panel,)))["png"]
