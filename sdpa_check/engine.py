@@ -244,6 +244,16 @@ def workers(jobs: int | None) -> Iterator[forked.Pool | None]:
         yield pool
 
 
+def side_by_side(
+    function: Callable[..., _T], calls: Sequence[tuple[Any, ...]], jobs: int | None
+) -> list[_T]:
+    """What a function returns for every tuple of arguments, by `workers` where there are any."""
+    with workers(jobs if len(calls) > 1 else 1) as pool:
+        if pool is None:
+            return [function(*args) for args in calls]
+        return [found for _, found in pool.in_order(function, iter(calls))]
+
+
 def _plus(total: NDArray[Any] | None, value: NDArray[Any]) -> NDArray[Any]:
     value = np.asarray(value)
     return value if total is None else np.asarray(total + value)

@@ -215,12 +215,9 @@ def save_figures(directory: Path, figures: dict[str, Figure], jobs: int | None) 
 
     files: dict[str, bytes | str] = {FIGURES: to_json(figures)}
     plots.load()
-    with engine.workers(jobs if len(figures) > 1 else 1) as pool:
-        drawn: Iterator[dict[str, bytes]] = map(plots.render, figures.values())
-        if pool:
-            drawn = (found for _, found in pool.in_order(plots.render, zip(figures.values())))
-        for name, found in zip(figures, drawn, strict=True):
-            files |= {f"{name}.{kind}": data for kind, data in found.items()}
+    drawn = engine.side_by_side(plots.render, list(zip(figures.values())), jobs)
+    for name, found in zip(figures, drawn, strict=True):
+        files |= {f"{name}.{kind}": data for kind, data in found.items()}
     save(directory, files)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from sdpa_check.engine import side_by_side
 from sdpa_check.logits import scaling
 from sdpa_check.quantities import Case
 from sdpa_check.report.figures import Figure, HeatMap, Panel, Series, values
@@ -12,6 +13,8 @@ from sdpa_check.studies.sweep import series, sweep
 from sdpa_check.theory import saturation as theory
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sdpa_check.records import Row
     from sdpa_check.studies.study import Study
 
@@ -34,8 +37,13 @@ def figures(study: Study) -> dict[str, Figure]:
     asked = [(row.params["dk"], row.params["keys"]) for row in study.run.rows]
     dk, keys = asked[0]
     names = list(dict.fromkeys(row.params["scale"] for row in study.run.rows))
-    against_d = _curves(study, [(d, keys) for d in sorted({*_DKS, *(d for d, _ in asked)})], names)
-    against_m = _curves(study, [(dk, m) for m in sorted({*_KEYS, *(m for _, m in asked)})], names)
+    over_d = [(d, keys) for d in sorted({*_DKS, *(d for d, _ in asked)})]
+    over_m = [(dk, m) for m in sorted({*_KEYS, *(m for _, m in asked)})]
+    rows = _curves(study, list(dict.fromkeys(over_d + over_m)), names)
+    against_d, against_m = (
+        [row for row in rows if (row.params["dk"], row.params["keys"]) in pairs]
+        for pairs in (over_d, over_m)
+    )
     found = {
         "against_dk": _figure(against_d, "dk", "d_k (components)", f"m = {keys} keys"),
         "against_keys": _figure(against_m, "keys", "m (keys)", f"d_k = {dk}"),
@@ -90,17 +98,18 @@ def _figure(rows: list[Row], x: str, xlabel: str, fixed: str) -> Figure:
     )
 
 
+def _entropy_ratios(dk: float, keys: Sequence[float], scale: float) -> tuple[float, ...]:
+    """E[H]/ln m of unscaled rows with m of `keys`."""
+    rows = (theory.gaussian_rows(dk=int(dk), keys=int(m), multiplier=scale) for m in keys)
+    return tuple(row.entropy / math.log(m) for row, m in zip(rows, keys, strict=True))
+
+
 def _map(study: Study) -> Figure:
     scale = study.inputs.query.sigma * study.inputs.key.sigma
     dks = [2.0**i for i in range(11)]
     keys = [2.0**i for i in range(1, 18, 2)]
-    z = [
-        tuple(
-            theory.gaussian_rows(dk=int(d), keys=int(m), multiplier=scale).entropy / math.log(m)
-            for m in keys
-        )
-        for d in dks
-    ]
+    lines = [(d, keys, scale) for d in dks]
+    z = side_by_side(_entropy_ratios, lines, study.inputs.settings.jobs)
     line = [2.0 ** (i / 4) for i in range(2, 71)]
     freezing = Series(
         label="freezing line τ² = 2 ln m, which is d_k = 2 ln m for σ = 1: above it a few keys "

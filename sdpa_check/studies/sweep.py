@@ -20,10 +20,18 @@ if TYPE_CHECKING:
 
 
 def sweep(
-    inputs: Inputs, cases: Sequence[tuple[str, Case]], samples: int
+    inputs: Inputs,
+    cases: Sequence[tuple[str, Case]],
+    samples: int,
+    known: Samples | None = None,
 ) -> tuple[list[Row], Samples]:
-    """Run checks for a figure, at a fixed sample size per design and without progress."""
-    return experiment.run(checks_of(cases), fixed(inputs, samples))
+    """Run checks for a figure, at a fixed sample size per design and without progress.
+
+    What a run has sampled already for its table, where that was planned, can be taken as `known`.
+    """
+    if inputs.settings.samples is not None:
+        known = None
+    return experiment.run(checks_of(cases), fixed(inputs, samples), known=known)
 
 
 def fixed(inputs: Inputs, samples: int) -> Settings:

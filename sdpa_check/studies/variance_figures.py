@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from sdpa_check.experiment import Samples
     from sdpa_check.measures.dot import DotWork
     from sdpa_check.quantities import Sample
     from sdpa_check.records import Row
@@ -38,19 +39,25 @@ REFERENCES = (
 """Laws that are always drawn beside the one that was asked for."""
 
 _SWEEP = (1, 4, 16, 64, 256, 1024)
-_SAMPLES = 1 << 22
+_SAMPLES = 1 << 21
 _BINS = 81
 _MOST_PANELS = 6
 
 
 def figures(study: Study) -> dict[str, Figure]:
-    """Name → figure, each from a sweep of its own at up to 4 million dot products per design."""
+    """Name → figure; what the table does not have is sampled at 2 million products per design."""
     asked = (row.params["dk"] for row in study.run.rows)
     dks = list(dict.fromkeys(dk for dk in asked if isinstance(dk, int)))  # a sweep has a list
-    found = {"histogram": _histograms(study, dks), "scale": _scale(study, dks)}
+    shown = sorted({*SHOWN, *dks}) if len(dks) <= _MOST_PANELS - len(SHOWN) else sorted(dks)
+    seen = study.inputs.designs(shown[:_MOST_PANELS])
     own = study.inputs.designs(dks[0])[0]
-    if own.corr == "none" and not own.query.mean and not own.key.mean:
-        found["tails"] = _tails(study, dks[0])
+    plain = own.corr == "none" and not own.query.mean and not own.key.mean
+    laws = _laws(study, dks[0]) if plain else []
+    cases = [("dot.iqr", Case(designs=(design,))) for design in dict.fromkeys((*seen, *laws))]
+    _, samples = sweep(study.inputs, cases, _SAMPLES, study.samples)
+    found = {"histogram": _histograms(seen, samples), "scale": _scale(study, dks)}
+    if plain:
+        found["tails"] = _tails(laws, samples)
     return found
 
 
@@ -69,11 +76,7 @@ def law_text(design: Design) -> str:
     return law + ("" if design.corr == "none" else f", {design.corr}")
 
 
-def _histograms(study: Study, dks: list[int]) -> Figure:
-    shown = sorted({*SHOWN, *dks}) if len(dks) <= _MOST_PANELS - len(SHOWN) else sorted(dks)
-    designs = study.inputs.designs(shown[:_MOST_PANELS])
-    cases = [("dot.iqr", Case(designs=(design,))) for design in designs]
-    _, samples = sweep(study.inputs, cases, _SAMPLES)
+def _histograms(designs: Sequence[Design], samples: Samples) -> Figure:
     return Figure(
         title=f"Distribution of q·k, {law_text(designs[0])} components",
         panels=tuple(_histogram(design, samples["dot", design]) for design in designs),
@@ -139,7 +142,7 @@ def _scale(study: Study, dks: list[int]) -> Figure:
         finite = moments.dot_std(law).value is not None
         names = ["dot.iqr", "dot.std"] if number == 0 and finite else ["dot.iqr"]
         cases = [(name, Case(designs=(replace(law, dk=dk),))) for dk in xs for name in names]
-        rows, _ = sweep(study.inputs, cases, _SAMPLES // 16)
+        rows, _ = sweep(study.inputs, cases, _SAMPLES // 8, study.samples)
         label = f"{law_text(law)}: {_exponents([r for r in rows if r.quantity == 'dot.iqr'])}"
         for name in names:
             drawn[name] += series(label, [row for row in rows if row.quantity == name], "dk")
@@ -182,11 +185,10 @@ def _exponents(rows: Sequence[Row]) -> str:
     return f"exponent {fitted:.3f}" + (f", exact {slope(exact):.3f}" if len(exact) > 1 else "")
 
 
-def _tails(study: Study, dk: int) -> Figure:
+def _tails(designs: Sequence[Design], samples: Samples) -> Figure:
     """P(|q·k| > z), measured and exact, on two log axes."""
     drawn: list[Series] = []
-    for design in _laws(study, dk):
-        _, samples = sweep(study.inputs, [("dot.iqr", Case(designs=(design,)))], _SAMPLES)
+    for design in designs:
         drawn += _survival(design, samples["dot", design])
     panel = Panel(
         xlabel="z",
@@ -197,7 +199,7 @@ def _tails(study: Study, dk: int) -> Figure:
         series=tuple(drawn),
     )
     return Figure(
-        title=f"Tails of q·k at d_k = {dk}",
+        title=f"Tails of q·k at d_k = {designs[0].dk}",
         panels=(panel,),
         caption="Points: measured, with 95 % intervals. Lines: exact.",
     )
