@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -307,3 +310,18 @@ def test_wrong_usage_is_refused(arguments, capsys):
         command.main(arguments)
     assert stop.value.code == 2
     assert arguments[1] in capsys.readouterr().err
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux only")
+def test_after_a_spin_processes_can_be_forked():
+    """Or what is measured of two workers would be two threads."""
+    code = "from benchmarks.timing import spin; from sdpa_check import forked\n"
+    code += "print([(spin(2), forked.possible())[1] for _ in range(20)] == [True] * 20)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+    )
+    assert done.stdout == "True\n"
