@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from sdpa_check import engine
 from sdpa_check.planning import plan
 from sdpa_check.quantities import ExactQuantity, Quantity, Sample, quantity
-from sdpa_check.works import Key, applied, keys, kind, training_work, work_of
+from sdpa_check.works import Key, applied, kind, training_work, work_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +33,7 @@ class Plan(NamedTuple):
     Attributes:
         work: what is drawn and measured.
         blocks: how many blocks.
-        predictions: those of the checks that read the design, None where one reads others too.
+        predictions: those of the checks that read the design; None where it is not sampled.
     """
 
     work: SizedWork
@@ -60,9 +60,7 @@ def planned(kind_: str, design: Design, group: list[Check], settings: Settings, 
 
 def _predicted(check: Check) -> Prediction | None:
     asked = quantity(check.quantity)
-    if isinstance(asked, ExactQuantity) or len(keys(check)) > 1:
-        return None
-    return check.prediction(asked)
+    return None if isinstance(asked, ExactQuantity) else check.prediction(asked)
 
 
 def sample(key: Key, group: list[Check], plan: Plan, settings: Settings) -> Sample:
