@@ -418,15 +418,14 @@ def test_a_wanted_precision_is_that_of_the_whole_pilot():
 
 def test_the_distance_from_normal_is_planned_by_all_blocks(pilots):
     """It is found on two halves of the blocks, whose error is that of all of them."""
-    (asked,) = checks = [check("dot.normal_distance", Design(dk=4), None)]
-    _, _, blocks = planned(checks, Settings(jobs=1, tolerance=0.003))
+    asked = dataclasses.replace(check("dot.normal_distance", Design(dk=4), None), band=0.001)
+    _, _, blocks = planned([asked], Settings(jobs=1))
     work, length, _, replicates, _ = pilots[-1]
     distance = quantity("dot.normal_distance")
     found = distance.estimate(asked.case, (Sample(work=work, replicates=replicates),))
     assert (found.blocks, replicates.count) == (length // 2, length)
-    band = asked.band_for(distance, asked.prediction(distance), 0.003)
     halves = engine.LEAST_REPLICATES // 2
     right = power.blocks_to_judge(
-        found.se, length, band, alpha=power.ALPHA, checks=1, blocks=halves
+        found.se, length, 0.001, alpha=power.ALPHA, checks=1, blocks=halves
     )
     assert blocks == right > engine.LEAST_REPLICATES

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _GRAM_LIMIT = 256
 """Up to this d_k two d×d Gram matrices cost less than the n×n scores of the block shape below."""
 
-_TILE_SCORES = 1 << 16
+_TILE_SCORES = 1 << 17
 """Scores of a block that are looked at one by one, for the fourth moment and the histogram."""
 
 
@@ -36,8 +36,8 @@ PARTS = ("powers", "tile", "histogram", "growth")
 class DotWork:
     """Blocks of `vectors` queries and as many keys.
 
-    Sums of a block, with s counted from `pivot` and t a tile of up to 65,536 of the block's scores,
-    for those of `PARTS` that are wanted: ``pairs`` the number of s, ``power1`` Σs, ``power2`` Σs²;
+    Sums of a block, with s counted from `pivot` and t a tile of up to 131,072 of the scores, for
+    those of `PARTS` that are wanted: ``pairs`` the number of s, ``power1`` Σs, ``power2`` Σs²;
     ``tile1`` … ``tile4`` Σt … Σt⁴; ``histogram`` counts of t on `grid`; ``growth`` the logarithms
     of the mean square of N/16, N/4 and N independent dot products, and 1 for the block. Where
     there is a tile, ``tile`` is the number of t.

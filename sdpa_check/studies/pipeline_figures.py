@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from sdpa_check.checks import Check
-from sdpa_check.experiment import run as run_checks
 from sdpa_check.logits import scaling
 from sdpa_check.quantities import Case
 from sdpa_check.report.figures import Figure, Panel, Series, Span
-from sdpa_check.studies.sweep import fixed, series
+from sdpa_check.studies.sweep import series, sweep
 
 if TYPE_CHECKING:
     from sdpa_check.records import Row
@@ -65,11 +63,10 @@ def gradient_figures(study: Study) -> dict[str, Figure]:
     """RMS and median of ‖∂L/∂s‖ and ‖∂L/∂q‖ against d_k, per scaling."""
     inputs, keys = study.inputs, study.run.rows[0].params["keys"]
     names = [str(name) for name in study.run.design["scale"]]
-    checks = [
-        Check(
-            id=f"{quantity}/{name}/{statistic}/{design.dk}",
-            quantity=quantity,
-            case=Case(
+    cases = [
+        (
+            quantity,
+            Case(
                 designs=(design,),
                 d_model=inputs.dmodel,
                 statistic=statistic,
@@ -81,7 +78,7 @@ def gradient_figures(study: Study) -> dict[str, Figure]:
         for quantity in ("gradient.logits", "gradient.query")
         for statistic in ("rms", "median")
     ]
-    rows, _ = run_checks(checks, fixed(inputs, _ROWS), known=study.samples)
+    rows, _ = sweep(inputs, cases, _ROWS, study.samples)
     panels = tuple(
         Panel(
             title=f"{statistic.upper() if statistic == 'rms' else statistic} of {symbol}",

@@ -31,10 +31,10 @@ def sweep(
     """
     if inputs.settings.samples is not None:
         known = None
-    return experiment.run(checks_of(cases), fixed(inputs, samples), known=known)
+    return experiment.run(checks_of(cases), _fixed(inputs, samples), known=known)
 
 
-def fixed(inputs: Inputs, samples: int) -> Settings:
+def _fixed(inputs: Inputs, samples: int) -> Settings:
     """The settings of a run, for a figure: a sample size per design, no progress, no checkpoint."""
     return dataclasses.replace(inputs.settings, samples=samples, progress=None, checkpoint=None)
 

@@ -164,7 +164,7 @@ def test_tile_scores_belong_to_pairs_of_their_own(d, n, law):
     groups, side, columns = tile.shape
     assert (side, groups) == work.tiling
     assert side == columns
-    assert tile.size <= 1 << 16
+    assert tile.size <= 1 << 17
     for group in range(groups):
         want = group * side + np.arange(side)
         np.testing.assert_array_equal(i[group], np.tile(want[:, None], side))
@@ -177,7 +177,7 @@ def test_tile_scores_belong_to_pairs_of_their_own(d, n, law):
 def test_tiling(d, n, law, largest):
     side, groups = DotWork(Design(dk=d, query=component(law)), n).tiling
     assert side == min(n, largest, max(8, 2 ** math.ceil(math.log2(2 * d))))
-    assert groups == min(n // side, (1 << 16) // side**2)
+    assert groups == min(n // side, (1 << 17) // side**2)
 
 
 def test_blocks_of_one_vector():
@@ -240,7 +240,7 @@ def test_block_sizes(dk, design):
         assert DotWork(design, n).size == n * n
     else:  # scores are looked at one by one
         assert 256 <= n <= 1024
-        assert DotWork(design, n).size <= 1 << 16
+        assert DotWork(design, n).size <= 1 << 17
     for pairs in (1, 4, 100, 10**4, 10**12):
         small = block_vectors(design, pairs)
         assert small == 1 << (small.bit_length() - 1) <= n

@@ -113,12 +113,20 @@ def test_figures(monkeypatch):
         assert [series.label for series in points] == ["1 (none)", "1/√d"]
         assert all(tuple(series.x) == (4, 8) for series in points)
         assert len(curves) == (2 if panel.title.startswith("RMS") else 0)
-    (table,) = (
+
+
+@pytest.mark.parametrize(("options", "reused"), [({"tolerance": 0.1}, True), (QUICK, False)])
+def test_a_figure_takes_what_the_table_has_sampled_where_that_was_planned(
+    monkeypatch, options, reused
+):
+    monkeypatch.setattr(pipeline_figures, "_DKS", (8,))
+    monkeypatch.setattr(pipeline_figures, "_ROWS", 1024)
+    study = command.study(8, 6, ["none"], options)
+    panel = pipeline_figures.gradient_figures(study)["gradient"].panels[0]
+    (shown,) = (series for series in panel.series if series.kind == "points")
+    (row,) = (
         row
         for row in study.run.rows
-        if row.id.startswith("gradient.logits[dk=8,keys=6,scale=none,statistic=rms")
+        if row.quantity == "gradient.logits" and row.params["statistic"] == "rms"
     )
-    shown = figure.panels[0].series
-    assert table.estimate.value in {
-        y for series in shown if series.kind == "points" for y in series.y
-    }
+    assert (row.estimate.value in shown.y) == reused

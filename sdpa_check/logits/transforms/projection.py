@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from sdpa_check.logits.transforms.arguments import Arguments, shown, trimmed
 from sdpa_check.logits.transforms.base import Source, octaves
@@ -111,18 +110,19 @@ class Projection(Source):
 
     def matrix(self, rng: Generator, context: Context) -> FloatArray:
         """Draw W, shape (d, D)."""
-        d, width = context.dk, self.width_in(context)
+        d, width, dtype = context.dk, self.width_in(context), context.dtype
         if self.init in {"torch_linear", "packed"}:
             bound = math.sqrt(1 / width if self.init == "torch_linear" else 6 / (4 * width))
-            drawn = rng.uniform(-bound, bound, (d, width))
-        elif self.init == "orthogonal":
-            drawn = _orthonormal(rng.standard_normal((d, width)))
-        else:
-            variance = {"xavier": 2 / (width + d), "kaiming": 2 / width}
-            std = self.std or math.sqrt(variance[self.init])
-            drawn = rng.standard_normal((d, width))
-            drawn *= std
-        return drawn.astype(context.dtype, copy=False)
+            drawn = rng.random((d, width), dtype=dtype)
+            drawn *= 2 * bound
+            drawn -= bound
+            return drawn
+        if self.init == "orthogonal":
+            return _orthonormal(rng.standard_normal((d, width), dtype=dtype))
+        variance = {"xavier": 2 / (width + d), "kaiming": 2 / width}
+        drawn = rng.standard_normal((d, width), dtype=dtype)
+        drawn *= self.std or math.sqrt(variance[self.init])
+        return drawn
 
     def inputs(self, rng: Generator, n: int, context: Context) -> FloatArray:
         """Draw n inputs, shape (D, n)."""
@@ -133,7 +133,7 @@ class Projection(Source):
         return normalised(z, math.sqrt(width), centre=True)
 
 
-def _orthonormal(z: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _orthonormal(z: FloatArray) -> FloatArray:
     """The rows of z (d, D), each made orthogonal to those before it, with norm 1.
 
     Of normal z that is uniform on all such rows. By Z Zᵀ = L Lᵀ they are L⁻¹ Z, which is several
