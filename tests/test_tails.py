@@ -11,9 +11,20 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sdpa_check import tails
 from sdpa_check.errors import InputError
-from sdpa_check.tails import Trust, diagnose, hill, pareto_k
+from sdpa_check.tails import (
+    Judgement,
+    Trust,
+    data,
+    diagnose,
+    diagnosis,
+    growth,
+    hill,
+    pareto_k,
+    shape,
+)
+from sdpa_check.tails.data import Centre
+from sdpa_check.tails.moments import Moments
 
 FALSE_ALARM = 1e-6  # of every simulated comparison, two-sided; seeds are fixed
 Z = NormalDist().inv_cdf(1 - FALSE_ALARM / 2)
@@ -219,7 +230,7 @@ def test_moments_equal_their_textbook_twins(dtype, offset):
     assert found.std == pytest.approx(plain.std(ddof=1), rel=rel)
     assert found.median == pytest.approx(np.median(plain), rel=1e-14)
     assert found.iqr == pytest.approx(np.subtract(*np.quantile(plain, [0.75, 0.25])), rel=rel)
-    moments = tails._Moments.of(x.reshape(-1), tails._Centre(found.median, 1.0))
+    moments = Moments.of(x.reshape(-1), Centre(found.median, 1.0))
     assert moments.skewness == pytest.approx(stats.skew(plain), rel=rel)
     assert moments.excess_kurtosis == pytest.approx(stats.kurtosis(plain), rel=rel)
     size = np.abs(plain - found.median)
@@ -240,7 +251,7 @@ def test_shape_moments_are_shown_only_where_they_say_something():
 def test_chunks_do_not_show(monkeypatch):
     x = np.random.default_rng(9).standard_t(3, 2000)
     whole = diagnose(x)
-    monkeypatch.setattr(tails, "_CHUNK", 77)
+    monkeypatch.setattr(data, "_CHUNK", 77)
     parts = diagnose(x)
     assert (parts.hill, parts.pareto, parts.growth) == (whole.hill, whole.pareto, whole.growth)
     assert parts.variance == pytest.approx(whole.variance, rel=1e-13)
@@ -249,7 +260,7 @@ def test_chunks_do_not_show(monkeypatch):
 
 def whole_hill(x, k):
     top = np.sort(np.abs(x))[-k - 1 :]
-    return tails._hill(top)
+    return shape._hill(top)
 
 
 @pytest.mark.parametrize("scale", [2.0**-1040, 2.0**-900, 2.0**40, 2.0**1000])
@@ -352,7 +363,7 @@ def test_sub_samples_that_do_not_vary_are_left_out():
 
 @pytest.mark.parametrize("length", [8, 13, 1000, 2**18, 3 * 5 * 7 * 11 * 13])
 def test_golden_steps_visit_every_place(length):
-    step = tails._golden(length)
+    step = growth._golden(length)
     assert math.gcd(step, length) == 1
     assert step / length == pytest.approx(0.618, abs=0.15)
 
@@ -439,7 +450,7 @@ def test_no_moment_is_trusted_more_than_a_lower_one(law):
     g = np.random.default_rng(19)
     for n in (100, 150, 400, 3000):
         report = diagnose(LAWS[law](g, n))
-        severity = [tails._SEVERITY.index(trust(report, field)) for field in FIELDS]
+        severity = [diagnosis._SEVERITY.index(trust(report, field)) for field in FIELDS]
         assert severity == sorted(severity)
         assert (report.excess_kurtosis is None) == (severity[-1] == 2)
 
@@ -447,10 +458,10 @@ def test_no_moment_is_trusted_more_than_a_lower_one(law):
 def test_growth_alone_can_refuse_a_variance():
     """And with it what stands on the variance, but not the mean."""
     x = np.random.default_rng(28).standard_normal(10_000)
-    report, moments = diagnose(x), tails._Moments.of(x, tails._Centre(0.0, 1.0))
+    report, moments = diagnose(x), Moments.of(x, Centre(0.0, 1.0))
     for slope, degree in ((0.05, Trust.TRUSTED), (0.1, Trust.DOUBTFUL), (0.12, Trust.NOT_TRUSTED)):
         growth = dataclasses.replace(report.growth, slope=slope, se=0.03, boundary=0.18)
-        verdicts = tails._verdicts(moments, report.pareto, growth, math.inf)
+        verdicts = diagnosis._verdicts(moments, report.pareto, growth, math.inf)
         assert [verdict.trust for verdict in verdicts] == [Trust.TRUSTED] + 4 * [degree]
     assert verdicts[1].reason.startswith("slope 0.12 ± 0.03 of ln S² on ln m")
 
@@ -507,7 +518,7 @@ def test_reasons_are_sentences_about_the_evidence():
 
 
 def test_only_trusted_is_true():
-    assert [bool(tails.Judgement(degree, "")) for degree in Trust] == [True, False, False]
+    assert [bool(Judgement(degree, "")) for degree in Trust] == [True, False, False]
 
 
 def test_too_few_exceedances_decide_nothing():
@@ -562,7 +573,7 @@ def slow_jackknife(x, groups=16):
 @pytest.mark.parametrize("chunk", [1 << 17, 100])
 def test_errors_of_blocks_equal_their_slow_twin(chunk, monkeypatch):
     """To the rounding of k̂, 1e-12, over its error."""
-    monkeypatch.setattr(tails, "_CHUNK", chunk)
+    monkeypatch.setattr(data, "_CHUNK", chunk)
     x = clustered(np.random.default_rng(29), 50, 40, 5)
     found = diagnose(x, block_axis=0)
     errors = found.pareto.se, found.hill[-1].se
