@@ -59,7 +59,7 @@ class LostWorkersError(SdpaCheckError):
     """The workers that a run was using have gone; nothing was wrong with the input."""
 
 
-_LISTED = 100
+_LISTED = 40
 """So many names an error lists; of more it tells how many there are."""
 
 
@@ -68,10 +68,10 @@ def _shown(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def unknown_name(where: str, got: str, names: Iterable[str]) -> InputError:
+def unknown_name(where: str, got: object, names: Iterable[str]) -> InputError:
     """An `InputError` for a name outside a closed list, with the nearest valid one as the hint."""
     known = sorted(names)
     listed = ", ".join(known) if len(known) <= _LISTED else f"{len(known)} names"
-    near = difflib.get_close_matches(got, known, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(str(got), known, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}?" if near else ""
     return InputError(where, got, f"one of {listed}", hint)

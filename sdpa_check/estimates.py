@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 LEVEL = 0.95
 """The level of the interval that is shown; verdicts use their own, simultaneous one."""
 
+BEYOND = "not available (a quantile lies beyond the bins)"
+"""Why there is no number where a sample reaches beyond the grid on which it was counted."""
+
 
 def function_of_means(
     replicates: Replicates,
@@ -84,7 +87,7 @@ def quantile_combination(
     representation Q̂ − Q ≈ −(F̂(Q) − level)/f(Q), the error is that of a mean over replicates: each
     contributes −Σ w_i (F_r(Q_i) − level_i)/f(Q_i). The density f is the slope of the pooled F over
     a window of ±2 standard errors of F̂ (Woodruff 1952), at least one bin wide. A quantile in an
-    outermost bin is beyond the grid and gets no error bar.
+    outermost bin is beyond the grid, and there is no number then.
 
     Args:
         histogram: counts, shape (replicates, bins).
@@ -112,12 +115,12 @@ def quantile_combination(
         quantiles.append(weight * at)
         beyond = beyond or not edges[1] <= at <= edges[-2]
         influence -= weight * (own - level) / slope if slope > 0 else np.inf
+    if beyond:
+        return bare(math.nan, count, samples, BEYOND)
     value = math.fsum(quantiles)
     se = _spread(influence) / math.sqrt(count)
     if log:
         value, se = math.log(value), se / value
-    if beyond:
-        return bare(value, count, samples, "not available (a quantile lies beyond the bins)")
     return with_error(value, se, count, samples)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -214,7 +215,9 @@ def _told(
     settings: Settings,
 ) -> Row:
     asked = cast("Quantity", quantity(check.quantity))
-    banded = prediction.value is not None and check.relation == "equal"
+    judged = prediction.value is not None and prediction.kind != "limit"
+    band = check.band_for(asked, prediction, settings.tolerance) if judged else math.inf
+    banded = check.relation == "equal" and math.isfinite(band)
     return Row(
         id=check.id,
         quantity=check.quantity,
@@ -224,7 +227,7 @@ def _told(
         verdict=verdict.outcome,
         expected=check.expected or _expected(estimate, prediction),
         reason=verdict.reason,
-        tolerance=check.band_for(asked, prediction, settings.tolerance) if banded else None,
+        tolerance=band if banded else None,
         detectable=verdict.detectable,
     )
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from numbers import Integral
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, TypedDict
 
 from sdpa_check.checks import Settings
@@ -25,6 +26,9 @@ MAX_KEYS = 1_000_000
 MAX_DESIGNS = 64
 LARGEST = 1e6
 """Bound on σ, 1/σ and |mean|: products of 16384 components stay far inside float32."""
+
+LARGEST_SCALE = 1e100
+"""Bound on a constant multiplier and its inverse: the variance of the logits stays a float."""
 
 Integers = int | Sequence[int]
 Scales = str | float | Sequence[str | float]
@@ -116,13 +120,18 @@ class Inputs:
             InputError: for no rule at all, an unknown one, or one that needs d_model where there is
                 none.
         """
-        given = [texts] if isinstance(texts, str | float | int) else texts
-        listed = [str(text) for text in given]
+        listed = _listed(texts)
         if not listed:
             raise InputError("--scale", texts, "at least one scaling rule, e.g. sqrt")
-        rules = scaling.parse_all(listed)
+        for text in listed:
+            if isinstance(text, bool) or not isinstance(text, str | Real):
+                raise InputError("--scale", text, "the name of a rule or a number > 0")
+        rules = scaling.parse_all([str(text) for text in listed])
         for rule in rules:
             rule.multiplier(1, self.dmodel, 1.0)
+            if not 1 / LARGEST_SCALE <= rule.coefficient <= LARGEST_SCALE:
+                want = f"a multiplier from {1 / LARGEST_SCALE:g} to {LARGEST_SCALE:g}"
+                raise InputError("--scale", rule.name, want)
         return rules
 
 
@@ -135,8 +144,15 @@ def resolve(options: Options) -> Inputs:
     for name in options:
         if name not in Options.__optional_keys__:  # a type checker sees it, Python does not
             raise unknown_name("option", name, Options.__optional_keys__)
-    standardize, df = options.get("standardize", False), _optional_number(options.get("df"))
-    dist = options.get("dist", "gaussian")
+    dist, df = _text("--dist", options.get("dist", "gaussian")), options.get("df")
+    if df is not None:
+        df = _real("--df", df, "a number")
+    elif dist == "t":
+        hint = "--df is missing, for example --df 5"
+        raise InputError("--dist", dist, "t with its degrees of freedom", hint)
+    standardize = options.get("standardize", False)
+    if not isinstance(standardize, bool):
+        raise InputError("--standardize", standardize, "True or False")
     sigma = _number("--sigma", options.get("sigma", 1.0), 1 / LARGEST, LARGEST)
     mean = _number("--mean", options.get("mean", 0.0), -LARGEST, LARGEST)
     _near("--mean", mean, sigma)
@@ -153,29 +169,64 @@ def resolve(options: Options) -> Inputs:
     )
     for component in (query, key):
         component_law(component)
-    if options.get("dmodel") is not None:
-        integers("--dmodel", options["dmodel"], 1, 1 << 30)
-    fault = options.get("fault") or Fault()
-    if fault.scale is not None:
-        scaling.parse(fault.scale).multiplier(1, options.get("dmodel"), 1.0)
+    precision = options.get("precision")
+    dmodel = _optional("--dmodel", options.get("dmodel"), 1, 1 << 30)
     settings = Settings(
         seed=_integer("--seed", options.get("seed", 0), 0, (1 << 63) - 1),
         jobs=_optional("--jobs", options.get("jobs"), 1, 1024),
-        executor=options.get("executor"),
+        executor=_executor(options),
         cluster=_cluster(options),
-        precision=_optional_fraction("--precision", options.get("precision")),
+        precision=None if precision is None else _fraction("--precision", precision),
         samples=_optional("--samples", options.get("samples"), 64, 10**15),
         tolerance=_fraction("--tolerance", options.get("tolerance", 0.01)),
-        fault=fault,
-        progress=options.get("progress"),
-        checkpoint=options.get("checkpoint"),
+        fault=_fault(options, dmodel),
+        progress=_progress(options),
+        checkpoint=_checkpoint(options),
     )
     if settings.samples is not None and settings.precision is not None:
         raise InputError(
             "--samples", settings.samples, "a number of samples or a precision, not both"
         )
-    corr = str(parse_dependence(options.get("corr", "none")))
-    return Inputs(query, key, corr, options.get("dmodel"), settings)
+    corr = str(parse_dependence(_text("--corr", options.get("corr", "none"))))
+    return Inputs(query, key, corr, dmodel, settings)
+
+
+def _fault(options: Options, dmodel: int | None) -> Fault:
+    fault = options.get("fault")
+    if fault is None:
+        return Fault()
+    if not isinstance(fault, Fault):
+        raise InputError("fault", fault, "a sdpa_check.Fault")
+    _number("fault: sample_scale", fault.sample_scale, -LARGEST, LARGEST)
+    if fault.scale is not None:
+        rule = scaling.parse(_text("fault: scale", fault.scale), where="fault: scale")
+        rule.multiplier(1, dmodel, 1.0)
+    return fault
+
+
+def _progress(options: Options) -> Progress | None:
+    progress = options.get("progress")
+    if progress is not None and not callable(progress):
+        raise InputError("progress", progress, "a function of (label, done, total, current)")
+    return progress
+
+
+def _executor(options: Options) -> Executor | None:
+    executor = options.get("executor")
+    if executor is not None and not callable(getattr(executor, "submit", None)):
+        raise InputError("executor", executor, "a concurrent.futures.Executor")
+    return executor
+
+
+def _checkpoint(options: Options) -> Checkpoint | None:
+    found = options.get("checkpoint")
+    if found is None:
+        return None
+    from sdpa_check.checkpoint import Checkpoint
+
+    if not isinstance(found, Checkpoint):
+        raise InputError("checkpoint", found, "a sdpa_check.checkpoint.Checkpoint")
+    return found
 
 
 def _cluster(options: Options) -> str | None:
@@ -192,16 +243,32 @@ def _cluster(options: Options) -> str | None:
 
 def integers(where: str, given: Integers | None, low: int, high: int) -> tuple[int, ...]:
     """A tuple of distinct integers between `low` and `high`, in the order given."""
-    listed = list(given) if isinstance(given, Iterable) else [given]
+    listed = _listed(given)
     if not listed:
         raise InputError(where, given, "at least one integer")
     return tuple(dict.fromkeys(_integer(where, value, low, high) for value in listed))
 
 
+def _listed(given: object) -> list[object]:
+    """The values of a list, or of what is one value: a text has no letters here."""
+    if not isinstance(given, str | bytes):
+        with suppress(TypeError):
+            return list(given)  # type: ignore[call-overload, no-any-return]
+    return [given]
+
+
+def _text(where: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise InputError(where, value, "a text")
+    return value
+
+
 def _integer(where: str, value: object, low: int, high: int) -> int:
     number = int(value) if isinstance(value, Integral) else None  # numpy's integers too
     if number is None or isinstance(value, bool) or not low <= number <= high:
-        raise InputError(where, value, f"an integer from {low} to {high}")
+        whole = isinstance(value, float) and value.is_integer() and low <= value <= high
+        hint = f"write {value:.0f}" if whole else ""
+        raise InputError(where, value, f"an integer from {low} to {high}", hint)
     return number
 
 
@@ -209,24 +276,28 @@ def _optional(where: str, value: int | None, low: int, high: int) -> int | None:
     return None if value is None else _integer(where, value, low, high)
 
 
-def _fraction(where: str, value: float) -> float:
-    if not 1e-7 <= value < 1:
-        raise InputError(where, value, "a fraction from 1e-7 to 1, e.g. 0.001 or 0.1%")
-    return value
+def _real(where: str, value: object, want: str) -> float:
+    if not isinstance(value, bool) and isinstance(value, Real):  # numpy's numbers too
+        with suppress(OverflowError):  # an integer beyond all floats
+            # 2 and 2.0, −0 and 0 are one number: random streams go by its text
+            return float(value) + 0.0
+    raise InputError(where, value, want)
 
 
-def _optional_fraction(where: str, value: float | None) -> float | None:
-    return None if value is None else _fraction(where, value)
+def _fraction(where: str, value: object) -> float:
+    want = "a fraction from 1e-7 to below 1, e.g. 0.001"
+    number = _real(where, value, want)
+    if not 1e-7 <= number < 1:
+        raise InputError(where, value, want)
+    return number
 
 
-def _number(where: str, value: float, low: float, high: float) -> float:
-    if not low <= value <= high:
-        raise InputError(where, value, f"a number from {low:g} to {high:g}")
-    return float(value) + 0.0  # 2 and 2.0, −0 and 0 are one number: random streams go by its text
-
-
-def _optional_number(value: float | None) -> float | None:
-    return None if value is None else float(value)
+def _number(where: str, value: object, low: float, high: float) -> float:
+    want = f"a number from {low:g} to {high:g}"
+    number = _real(where, value, want)
+    if not low <= number <= high:
+        raise InputError(where, value, want)
+    return number
 
 
 def _near(where: str, mean: float, sigma: float) -> None:

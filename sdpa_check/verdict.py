@@ -60,6 +60,8 @@ def judge(
         return Verdict(Outcome.UNDEFINED, _without_prediction(prediction))
     if estimate.se is None:
         return Verdict(Outcome.INCONCLUSIVE, f"no error bar: {estimate.withheld}")
+    if relation == "equal" and math.isinf(band):
+        return Verdict(Outcome.INCONCLUSIVE, "no band: a number within ±∞ of another says nothing")
     reach = power.threshold(alpha, checks, estimate.blocks) * estimate.se
     deviation = abs(estimate.value - prediction.value)
     # No band is finer than the rounding of the two numbers that it compares.

@@ -129,6 +129,17 @@ def test_another_run_is_refused_by_name(file, name, now):
     assert caught.value.got == now
 
 
+def test_other_checks_are_refused_in_words():
+    found = Checkpoint()
+    found.fit(MADE | {"checks": "dd20dd54ba02"})
+    with pytest.raises(InputError) as caught:
+        found.fit(MADE | {"checks": "b65915f834e7"})
+    assert str(caught.value) == (
+        "--resume: checks: got 'other claims or parameters', want the same ones, as in the run "
+        "that was stopped; without --resume a new run begins"
+    )
+
+
 @pytest.mark.parametrize(
     ("work", "blocks", "where"),
     [

@@ -58,11 +58,13 @@ def test_every_option_has_a_help_text(name):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_shared_options_mean_the_same_everywhere(name):
+    """But `train` takes fewer d_k and keys than the others, and its help says so."""
     for param in COMMANDS[name].params:
-        for other in COMMANDS.values():
+        for at, other in COMMANDS.items():
+            own = "train" in (name, at) and param.name in ("dk", "keys")
             for same in other.params:
                 if same.name == param.name:
-                    assert same.help == param.help
+                    assert own or same.help == param.help
                     assert same.opts == param.opts
 
 

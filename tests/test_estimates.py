@@ -161,12 +161,13 @@ def test_shares_below_a_point_are_those_of_the_whole_distribution_function(name)
 
 
 @pytest.mark.parametrize("level", [0.1, 0.9])
-def test_no_error_bar_beyond_the_grid(level):
+def test_no_number_beyond_the_grid(level):
     """A fifth of the sample lies in either open bin, where nothing is known about the place."""
     grid = LogGrid.octaves(-8, 3, bits=5)
     x = np.repeat([-100.0, 1.0, 2.0, 3.0, 100.0], 20) * np.ones((10, 1))
     found = estimates.quantile_combination(histogram(grid, x), grid, (level,), (1.0,), samples=1)
     assert found.se is None
+    assert math.isnan(found.value)
     assert "beyond" in found.withheld
     inside = estimates.quantile_combination(histogram(grid, x), grid, (0.5,), (1.0,), samples=1)
     assert inside.se is not None

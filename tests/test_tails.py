@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import warnings
 from statistics import NormalDist
 
 import numpy as np
@@ -624,12 +623,28 @@ def test_what_is_not_finite_is_counted(function):
     assert raised.value.where == "x"
 
 
-@pytest.mark.parametrize("x", [["a", "b"], [1j, 2], [True, False], [None, 1], [[1], [2, 3]]])
-def test_only_real_numbers(x):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with pytest.raises((InputError, ValueError)):
-            diagnose(x)
+class Unconvertible:
+    """As a tensor of a kind that numpy does not have."""
+
+    def __array__(self, *_, **__):
+        raise TypeError("unsupported ScalarType BFloat16")
+
+
+@pytest.mark.parametrize(
+    ("x", "said"),
+    [
+        (["a", "b"], "x: got 'list of <U1', want real numbers$"),
+        (np.array([1j, 2]), "x: got 'ndarray of complex128', want real numbers$"),
+        (None, "x: got 'NoneType of object', want real numbers$"),
+        ([None, 1], "x: got 'list of object', want real numbers$"),
+        ([True, False], "x: got 'list of bool', want real numbers; convert it to float32 first"),
+        ([[1], [2, 3]], "x: got 'list', want an array of real numbers.* inhomogeneous"),
+        (Unconvertible(), "x: got 'Unconvertible', want an array .*; numpy: unsupported"),
+    ],
+)
+def test_only_real_numbers(x, said):
+    with pytest.raises(InputError, match=f"^{said}"):
+        diagnose(x)
 
 
 @pytest.mark.parametrize("x", [[], 3.0, [1], np.empty((5, 0))])

@@ -71,6 +71,13 @@ def test_no_band_can_confirm_nothing_that_is_uncertain():
     assert judge(9.0, 1.0, 0.0).outcome is Outcome.REFUTED
 
 
+def test_an_infinite_band_confirms_nothing():
+    assert judge(5.0, 1e9, math.inf).outcome is Outcome.INCONCLUSIVE
+    stated = verdict.judge(estimate(5.0, 0.1), exact(math.inf), math.inf)
+    assert stated.outcome is Outcome.INCONCLUSIVE
+    assert "no band" in stated.reason
+
+
 def test_few_samples_cannot_confirm():
     """A value that is right by chance, with an error bar as wide as the band."""
     assert judge(5.0, 5.0, 0.1, se=0.1).outcome is Outcome.INCONCLUSIVE

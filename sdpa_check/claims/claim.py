@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sdpa_check.quantities import Quantity
-    from sdpa_check.records import Relation
+    from sdpa_check.records import Design, Relation
 
 
 OPTIONAL = (
@@ -24,6 +25,9 @@ OPTIONAL = (
     *("warmup", "versus_scale", "versus_lr", "versus_warmup"),
 )
 """Parameters of quantities that a claim may leave out."""
+
+_SYNONYMS = {"distribution": "dist", "d_model": "dmodel"}
+"""What theory calls parameters of a claim."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,22 +80,43 @@ class Claim:
         if self.quantity is None:
             raise InputError(self.id, "a documentary claim", "a claim with a quantity")
         asked = quantity(self.quantity, f"{self.id}: quantity")
+        own = self._case(asked, "params", self.params)
+        versus = None
+        if self.versus is not None:
+            versus = self._case(asked, "versus", {**self.params, **self.versus})
+        return Check(
+            id=self.id,
+            quantity=self.quantity,
+            case=own,
+            versus=versus,
+            expected=self.expected,
+            stated=self.stated,
+            relation=self.relation,
+            band=self.band,
+            tolerance=self.tolerance,
+        )
+
+    def _case(self, asked: Quantity | ExactQuantity, table: str, params: Mapping[str, Any]) -> Case:
         try:
-            versus = None if self.versus is None else case(asked, {**self.params, **self.versus})
-            return Check(
-                id=self.id,
-                quantity=self.quantity,
-                case=case(asked, self.params),
-                versus=versus,
-                expected=self.expected,
-                stated=self.stated,
-                relation=self.relation,
-                band=self.band,
-                tolerance=self.tolerance,
-            )
+            return case(asked, params)
         except InputError as error:
-            where = f"{self.id}: {error.where}"
-            raise InputError(where, error.got, error.want, error.hint) from error
+            raise self.named(error, table) from error
+
+    def named(self, error: InputError, table: str = "params") -> InputError:
+        """An error about a value of the claim, with the claim and the field where it stands.
+
+        What a command calls ``--sigma-k`` is ``params.sigma_k`` here.
+
+        Args:
+            error: what is wrong.
+            table: the field that holds the parameters.
+        """
+        text, colon, rest = error.where.removeprefix("--").partition(":")
+        name = _SYNONYMS.get(text, text.replace("-", "_"))
+        if name in PARAMS or name in DESIGN or name in ROW:
+            name = f"{table}.{name}"
+        hint = re.sub(r"--([a-z]+) (\d)", r"\1 = \2", error.hint).replace("--", "")
+        return InputError(f"{self.id}: {name}{colon}{rest}", error.got, error.want, hint)
 
     def controlled(self) -> Claim:
         """The claim under its control, by which its verdict must turn."""
@@ -131,6 +156,8 @@ def case(asked: Quantity | ExactQuantity, params: Mapping[str, Any]) -> Case:
             "dk", dk, f"one design for {asked.name}", "use `each` for a list of claims"
         )
     rule = given.pop("scale", None)
+    if "pipeline" in given:
+        _check_pipeline(given["pipeline"], designs, inputs.dmodel)
     return Case(
         designs=designs,
         scale=None if rule is None else inputs.scalings(rule)[0],
@@ -139,6 +166,16 @@ def case(asked: Quantity | ExactQuantity, params: Mapping[str, Any]) -> Case:
         level=given.pop("level", None),
         inputs=given,
     )
+
+
+def _check_pipeline(text: str, designs: tuple[Design, ...], d_model: int | None) -> None:
+    """See that every step exists and can act, and that a function of a user can be imported."""
+    from sdpa_check.logits import pipeline
+    from sdpa_check.logits.transforms import Context
+
+    steps = pipeline.parse(text)
+    for design in designs:
+        steps.check(Context(dk=design.dk, keys=design.keys or 2, d_model=d_model))
 
 
 def _tuple(value: Any) -> tuple[float, ...]:

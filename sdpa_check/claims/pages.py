@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from sdpa_check.claims.claim import Claim
+    from sdpa_check.logits.transforms import Transform
     from sdpa_check.quantities import Quantity
     from sdpa_check.quantities.params import Param
 
@@ -47,6 +49,15 @@ where theory predicts the number, for independent components with mean 0 (where 
 _COMPUTED = """\
 Evaluated on given numbers; nothing is random. The last column bounds what rounding can do.
 """
+
+_STEPS = """\
+Where a quantity takes a `pipeline`, as `ledger --pipeline` does: steps from q and k to the logits,
+with bars between them, in the order in which they act; in TOML also a list of steps. Sources make q
+and k, the others change q and k (d components, n queries, m keys), score them, or change the logits
+x. A step that is named twice acts twice.
+"""
+
+_STEP_COLUMNS = ("step", "acts on", "is written", "does")
 
 _SAMPLED_COLUMNS = ("name", "formula", "unit", "of", "parameters", "prediction")
 _COMPUTED_COLUMNS = ("name", "formula", "unit", "parameters", "rounding")
@@ -113,7 +124,29 @@ def quantities_page(some: Sequence[Quantity | ExactQuantity]) -> str:
     if sampled:
         parts += ["Every sampled quantity takes those of the draws:", _params(DESIGN)]
         parts += ["Those of softmax rows take the number of keys:", _params(ROW)]
+    if "pipeline" in used:
+        parts += ["## Steps of a pipeline", _STEPS, _table(_STEP_COLUMNS, map(_step, _steps()))]
     return _page(parts)
+
+
+def _steps() -> Iterable[type[Transform]]:
+    from sdpa_check.logits.transforms import TRANSFORMS
+
+    return TRANSFORMS.values()
+
+
+def _step(each: type[Transform]) -> list[str]:
+    from sdpa_check.logits.transforms import base
+
+    stages = {
+        base.Source: "nothing: a source",
+        base.OnVectors: "q, k",
+        base.Score: "q, k: the score",
+        base.OnLogits: "logits",
+    }
+    acts = ", ".join(where for stage, where in stages.items() if issubclass(each, stage))
+    does = inspect.cleandoc(each.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
+    return [each.name, acts, each.usage, does.replace("``", "")]
 
 
 def _sampled(asked: Quantity) -> list[str]:

@@ -7,9 +7,11 @@ for a list of claims, one for every entry: ``each = { dk = [8, 64] }`` and ``sta
 
 from __future__ import annotations
 
+import difflib
 import fnmatch
 import math
 import tomllib
+from contextlib import contextmanager
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +22,7 @@ from sdpa_check.quantities.params import DESIGN, PARAMS, ROW, Param
 from sdpa_check.records import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from sdpa_check.quantities import Quantity
@@ -44,6 +46,8 @@ _REQUIRED = ("id", "statement")
 _CONTROLS = ("stated", "relation", "band")
 _DOCUMENTARY = ("id", "source", "section", "statement", "right", "reason")
 _BANDS = ("decimals", "band", "tolerance")
+_LISTED = 12
+"""So many ids an error lists; of more it tells how many there are."""
 
 
 def builtin() -> list[Claim]:
@@ -53,7 +57,8 @@ def builtin() -> list[Claim]:
     found: list[Claim] = []
     for name in names:
         found += parse(folder.joinpath(name).read_text(encoding="utf-8"), name)
-    _refuse_duplicates(found, "built-in claims")
+    with _in_file("built-in claims"):
+        _refuse_duplicates(found)
     return found
 
 
@@ -65,31 +70,109 @@ def load(path: Path) -> list[Claim]:
             the file, the claim, the field, what was got and what was wanted.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # some editors put a mark before the first line
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError("FILE", str(path), f"a readable TOML file ({reason})") from error
-    return parse(text, str(path))
+    claims = parse(text, str(path))
+    with _in_file(str(path)):
+        for claim in claims:
+            _try_out(claim)
+            if claim.control:
+                with _in_control():
+                    _try_out(claim.controlled())
+    return claims
 
 
 def parse(text: str, where: str) -> list[Claim]:
     """The claims of a TOML text; `where` is the file that errors name."""
+    with _in_file(where):
+        return _parsed(text)
+
+
+@contextmanager
+def _in_file(file: str) -> Iterator[None]:
+    """Errors name the file, and show values as they stand there."""
+    try:
+        yield
+    except InputError as error:
+        where = f"{file}: {error.where}" if error.where else file
+        text = _toml(error.got)
+        got = error.got if text == repr(error.got) else _Verbatim(text)
+        raise InputError(where, got, error.want, error.hint) from error
+
+
+@contextmanager
+def _in_control() -> Iterator[None]:
+    """Errors about a controlled claim name the control: the claim without it was fine."""
+    try:
+        yield
+    except InputError as error:
+        place = error.where.replace(": params.", ": control.").replace(
+            ": stated", ": control.stated"
+        )
+        raise InputError(place, error.got, error.want, error.hint) from error
+
+
+class _Verbatim(str):
+    """A text that errors show without quotes."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
+def _toml(value: object) -> str:
+    """A value as it stands in a file; ``missing`` where it does not."""
+    if value is None:
+        return "missing"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, dict):
+        pairs = ", ".join(f"{name} = {_toml(each)}" for name, each in value.items())
+        return f"{{ {pairs} }}" if pairs else "{ }"
+    return repr(value) if isinstance(value, str | int | float) else str(value)
+
+
+def _try_out(claim: Claim) -> None:
+    """Find values that a quantity or its theory refuses, before anything is sampled."""
+    if claim.quantity is None:
+        return
+    check, asked, count = claim.check(), quantity(claim.quantity), 1
+    try:
+        if isinstance(asked, ExactQuantity):
+            count = len(asked.evaluate(check.case))
+        else:
+            for case in check.cases:
+                asked.predict(case)
+    except InputError as error:
+        raise claim.named(error) from error
+    if len(claim.stated) != count:
+        wanted = "one number" if count == 1 else f"{count} numbers"
+        raise InputError(f"{claim.id}: stated", list(claim.stated), f"{wanted} for {asked.name}")
+
+
+def _parsed(text: str) -> list[Claim]:
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise InputError(where, str(error), "valid TOML") from error
+        raise InputError("", str(error), "valid TOML") from error
     blocks = document.pop("claim", None)
     document.pop("document", None)
     if document:
-        raise unknown_name(f"{where}: top level", next(iter(document)), ("claim", "document"))
+        raise unknown_name("top level", next(iter(document)), ("claim", "document"))
+    if isinstance(blocks, dict):
+        want = "[[claim]], in two pairs of brackets, above each claim"
+        raise InputError("", _Verbatim("[claim]"), want)
     if not isinstance(blocks, list) or not blocks:
-        raise InputError(where, blocks, "at least one [[claim]] block")
+        raise InputError("", blocks, "at least one [[claim]] block")
     claims = [
         claim
         for number, block in enumerate(blocks, start=1)
-        for claim in _claims(block, f"{where}: claim {number}", where)
+        for claim in _claims(block, f"claim {number}")
     ]
-    _refuse_duplicates(claims, where)
+    _refuse_duplicates(claims)
     return claims
 
 
@@ -104,28 +187,47 @@ def select(
     ids = [claim.id for claim in claims]
     for option, patterns in (("--select", chosen), ("--ignore", ignored)):
         for pattern in patterns:
-            if not any(_matches(name, pattern) for name in ids):
-                raise unknown_name(option, pattern, ids)
+            if not any(matches(name, pattern) for name in ids):
+                raise _unmatched(option, pattern, ids)
     return [
         claim
         for claim in claims
-        if (not chosen or any(_matches(claim.id, p) for p in chosen))
-        and not any(_matches(claim.id, p) for p in ignored)
+        if (not chosen or any(matches(claim.id, p) for p in chosen))
+        and not any(matches(claim.id, p) for p in ignored)
     ]
 
 
-def _matches(name: str, pattern: str) -> bool:
+def _unmatched(option: str, pattern: str, ids: Sequence[str]) -> InputError:
+    names = list(dict.fromkeys(name.partition("[")[0] for name in ids))
+    listed = ", ".join(names) if len(names) <= _LISTED else f"the {len(names)} ids"
+    return InputError(
+        option, pattern, f"one of {listed}, or a pattern with *", nearest(pattern, ids)
+    )
+
+
+def nearest(wanted: str, ids: Iterable[str]) -> str:
+    """``did you mean 'A-var'?``: an id that differs in upper and lower case, or else a close one.
+
+    Empty where there is none.
+    """
+    known = {each.lower(): each for name in ids for each in (name.partition("[")[0], name)}
+    alike = [name for name in known if matches(name, wanted.lower())]
+    near = alike or difflib.get_close_matches(wanted.lower(), known, n=1, cutoff=0.7)
+    return f"did you mean {known[near[0]]!r}?" if near else ""
+
+
+def matches(name: str, pattern: str) -> bool:
     """fnmatch, with brackets taken literally; ``A-var`` also means ``A-var[dk=8]``."""
     literal = pattern.replace("[", "[[]")
     return fnmatch.fnmatchcase(name, literal) or name.partition("[")[0] == pattern
 
 
-def _claims(block: Any, where: str, file: str) -> list[Claim]:
+def _claims(block: Any, where: str) -> list[Claim]:
     """The claims that one block stands for."""
     if not isinstance(block, dict):
         raise InputError(where, block, "a [[claim]] table")
     if _is_kind("id", block.get("id")):
-        where = f"{file}: {block['id']}"
+        where = block["id"]
     _check_fields(block, where)
     if "quantity" not in block:
         return [_documentary(block, where)]
@@ -149,6 +251,8 @@ def _check_fields(block: dict[str, Any], where: str) -> None:
     if ("quantity" in block) == ("reason" in block):
         want = "either the field 'quantity', or 'reason' why there is none"
         raise InputError(where, sorted(block), want)
+    if block.get("control") == {}:
+        raise InputError(f"{where}: control", {}, "a change, or no control")
     _check_bands(block, where)
 
 
@@ -206,7 +310,8 @@ def _check_params(
                 raise InputError(f"{where}.{name}", value, FIELDS[name])
             continue
         if name not in known:
-            raise unknown_name(f"{where} of {asked.name}", name, known)
+            names = (*known, *(_CONTROLS if table == "control" else ()))
+            raise unknown_name(f"{where} of {asked.name}", name, names)
         if table == "each":
             if not isinstance(value, list) or not value:
                 raise InputError(f"{where}.{name}", value, "a list, one entry for each claim")
@@ -273,18 +378,18 @@ def _claim(block: dict[str, Any], where: str) -> Claim:
     for name in ("versus", "tolerance"):
         if isinstance(asked, ExactQuantity) and name in block:
             raise InputError(f"{where}: {name}", block[name], f"no {name} for {asked.name}")
-    _check_values(claim, where)
+    _check_values(claim)
     return claim
 
 
-def _check_values(claim: Claim, where: str) -> None:
+def _check_values(claim: Claim) -> None:
     """Values that only together cannot be used are found before anything is computed."""
-    for checked, part in ((claim, ""), (claim.controlled(), "control: ")):
-        try:
-            checked.check()
-        except InputError as error:
-            place = f"{where}: {part}{error.where.removeprefix(f'{claim.id}: ')}"
-            raise InputError(place, error.got, error.want, error.hint) from error
+    check = claim.check()
+    with _in_control():
+        controlled = claim.controlled().check()
+    if claim.control and controlled == check:
+        want = "a change: under this one the claim is the same"
+        raise InputError(f"{claim.id}: control", dict(claim.control), want)
 
 
 def _documentary(block: dict[str, Any], where: str) -> Claim:
@@ -302,9 +407,9 @@ def _documentary(block: dict[str, Any], where: str) -> Claim:
     )
 
 
-def _refuse_duplicates(claims: Sequence[Claim], where: str) -> None:
+def _refuse_duplicates(claims: Sequence[Claim]) -> None:
     seen: set[str] = set()
     for claim in claims:
         if claim.id in seen:
-            raise InputError(where, claim.id, "an id that no other claim has")
+            raise InputError("", claim.id, "an id that no other claim has")
         seen.add(claim.id)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from sdpa_check.cli.stopping import StoppedRun
+from sdpa_check.cli.stopping import StoppedRun, discard, tell
 from sdpa_check.errors import (
     EXIT_CRASH,
     EXIT_STOPPED,
@@ -28,15 +28,13 @@ def run(arguments: Sequence[str]) -> int:
         code = app(args=list(arguments), prog_name="sdpa-check", standalone_mode=False)
         sys.stdout.flush()
     except (BrokenPipeError, SystemExit):  # typer turns the former into the latter
-        from sdpa_check.cli.output import discard_stdout
-
-        discard_stdout()
+        discard(sys.stdout)
         return 0
     except (KeyboardInterrupt, typer.Abort):
         code = EXIT_STOPPED
     except StoppedRun as stopped:
         if not stopped.quiet:
-            sys.stderr.write(f"stopped: {stopped}\n")
+            tell(f"stopped: {stopped}")
         return EXIT_STOPPED
     except Exception as error:
         message, code = _explained(error)
@@ -71,5 +69,5 @@ def _usage_line(error: Exception) -> str:
 
 
 def _fail(message: str, code: int) -> int:
-    sys.stderr.write(f"error: {' '.join(message.split())}\n")
+    tell(f"error: {' '.join(message.split())}")
     return code

@@ -49,8 +49,8 @@ def ledger(
 ) -> None:
     """The variance account of attention changes: logit mean and std, entropy, Jacobian, bursts.
 
-    Steps: scale, scale_q, scale_qk, temperature, qk_norm, rope, softcap, alibi, logn, yarn,
-    additive, proj, dtype, user, user_q, user_k.
+    Steps: proj, scale_q, scale_qk, qk_norm, rope, user_q, user_k, dtype, dot, additive, scale,
+    temperature, logn, yarn, softcap, alibi, user. docs/quantities.md shows what each takes.
 
     For example:
 
@@ -105,7 +105,7 @@ def gradient(
         return command.study(
             options.integers("--dk", dk),
             options.integers("--keys", keys),
-            options.words(scale),
+            options.words("--scale", scale),
             api_options(law, sampling) | progress,
         )
 

@@ -5,6 +5,7 @@ The module of a command is imported when that command is called, so that none wa
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ from typer.main import get_command
 
 import sdpa_check
 from sdpa_check.cli.conversion import spare
+from sdpa_check.cli.stopping import write
 from sdpa_check.errors import EXIT_USAGE
 
 COMMANDS = {
@@ -80,7 +82,7 @@ app = typer.Typer(
 
 def _version(value: bool) -> None:
     if value:
-        typer.echo(f"sdpa-check {sdpa_check.__version__}")
+        write(sys.stdout, f"sdpa-check {sdpa_check.__version__}\n")
         raise typer.Exit
 
 
@@ -102,7 +104,7 @@ def main(
     """
     del version
     if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+        write(sys.stdout, f"{context.get_help()}\n")
         raise typer.Exit(EXIT_USAGE)
 
 

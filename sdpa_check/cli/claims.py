@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import sys
 from collections import Counter
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sdpa_check.cli.compare import read_run
+from sdpa_check.cli.stopping import write
 from sdpa_check.errors import EXIT_USAGE, InputError, unknown_name
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sdpa_check.claims.claim import Claim
 
 FORMATS = ("table", "json", "md")
+_NAMED = 8  # so many claims that a pattern matches an error names
 LAST_RUN = Path("outputs/verify/run.json")
 
 Format = Annotated[
@@ -42,7 +43,7 @@ def main(context: typer.Context) -> None:
       sdpa-check claims show B-15.3-softmax
     """
     if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+        write(sys.stdout, f"{context.get_help()}\n")
         raise typer.Exit(EXIT_USAGE)
 
 
@@ -74,7 +75,7 @@ def list_(
     elif form == "md":
         from sdpa_check.claims.pages import claims_page
 
-        sys.stdout.write(claims_page(chosen))
+        write(sys.stdout, claims_page(chosen))
     else:
         _write_lines(_listed(describe.in_order(chosen), _width()))
 
@@ -126,7 +127,7 @@ def quantities(
     if form == "json":
         _write_json([vocabulary.to_dict(each) for each in asked])
     elif form == "md":
-        sys.stdout.write(pages.quantities_page(asked))
+        write(sys.stdout, pages.quantities_page(asked))
     elif name is None:
         lines = [
             [q.name, vocabulary.origin(q).partition(":")[0], ",".join(q.params), q.formula]
@@ -178,14 +179,18 @@ def _find(claims: Sequence[Claim], wanted: str) -> list[Claim]:
     Raises:
         InputError: if there is none, naming the nearest one.
     """
-    from sdpa_check.claims import describe
+    from sdpa_check.claims import describe, registry
 
     found = [claim for claim in claims if wanted in (claim.id, describe.base(claim))]
     if found:
         return found
-    ids = dict.fromkeys(name for claim in claims for name in (claim.id, describe.base(claim)))
-    near = difflib.get_close_matches(wanted, ids, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else ""
+    if "*" in wanted:
+        some = [describe.base(claim) for claim in claims if registry.matches(claim.id, wanted)]
+        names = list(dict.fromkeys(some))
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        hint = f"it matches {', '.join(names[:_NAMED])}{more}" if names else ""
+        raise InputError("ID", wanted, "one id, see sdpa-check claims list", hint)
+    hint = registry.nearest(wanted, [claim.id for claim in claims])
     raise InputError("ID", wanted, "the id of a claim, see sdpa-check claims list", hint)
 
 
@@ -205,8 +210,11 @@ def _told(group: Sequence[Claim], run: Path | None) -> Iterator[str]:
     yield from listing.prose(f"{describe.name(group)}: {group[0].statement}", _width())
     yield ""
     yield from listing.facts({key: [text] for key, text in shared.items()}, _width())
-    if len(group) > 1:
-        differ = [key for key in keys if key not in shared]
+    differ = [key for key in keys if key not in shared]
+    if len(group) > 1 and not differ:
+        yield ""
+        yield from listing.prose(f"for each of {', '.join(map(describe.label, group))}", _width())
+    elif len(group) > 1:
         lines = [
             [describe.label(claim), *(each.get(key, "—") for key in differ)]
             for claim, each in zip(group, facts, strict=True)
@@ -251,8 +259,8 @@ def _width() -> int:
 
 
 def _write_lines(lines: Iterable[str]) -> None:
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    write(sys.stdout, "".join(f"{line}\n" for line in lines))
 
 
 def _write_json(value: Any) -> None:
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, allow_nan=False, indent=1) + "\n")
+    write(sys.stdout, json.dumps(value, ensure_ascii=False, allow_nan=False, indent=1) + "\n")

@@ -34,7 +34,7 @@ def variance(
     def compute(progress: Options) -> Study:
         from sdpa_check.studies import variance as command
 
-        rules = options.words(scale)
+        rules = options.words("--scale", scale)
         return command.study(
             options.integers("--dk", dk), rules, api_options(law, sampling) | progress
         )
@@ -72,7 +72,7 @@ def saturation(
         return command.study(
             options.integers("--dk", dk),
             options.integers("--keys", keys),
-            options.words(scale),
+            options.words("--scale", scale),
             api_options(law, sampling) | progress,
         )
 

@@ -46,6 +46,13 @@ def _config(context: typer.Context, value: Path | None) -> Path | None:
     return value
 
 
+def _out(text: object) -> Path:
+    """A path; of an empty text `Path` makes the current folder."""
+    if text == "":
+        raise InputError("--out", text, "a directory to write to", "for the current one write .")
+    return Path(str(text))  # in a file of options it can be a number
+
+
 def _as_option(where: str, entry: object) -> object:
     """A TOML value as the option parser expects it: numbers in lists as text, the rest as it is."""
     if isinstance(entry, list) and all(isinstance(x, str | int | float) for x in entry):
@@ -164,7 +171,7 @@ class Output:
     ] = None
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Where files go; default outputs/COMMAND."),
+        typer.Option(metavar="DIR", parser=_out, help="Where files go; default outputs/COMMAND."),
     ] = None
     save: Annotated[bool, typer.Option("--save/--no-save", help="Write files.")] = True
     resume: Annotated[
@@ -227,17 +234,23 @@ def integers(where: str, texts: list[str]) -> list[int]:
     """``["8,64", "512"]`` → [8, 64, 512].
 
     Raises:
-        InputError: for a part that is no integer.
+        InputError: for a part that is empty or no integer.
     """
-    parts = [part.strip() for text in texts for part in text.split(",") if part.strip()]
-    if not parts:
-        raise InputError(where, ",".join(texts), "at least one integer, e.g. 8,64,512")
-    return [integer(where, part) for part in parts]
+    return [integer(where, part) for part in words(where, texts)]
 
 
-def words(texts: list[str]) -> list[str]:
-    """``["none,sqrt", "dk"]`` → ["none", "sqrt", "dk"]."""
-    return [part.strip() for text in texts for part in text.split(",") if part.strip()]
+def words(where: str, texts: list[str]) -> list[str]:
+    """``["none,sqrt", "dk"]`` → ["none", "sqrt", "dk"].
+
+    Raises:
+        InputError: for a part that is empty.
+    """
+    parts = [part.strip() for text in texts for part in text.split(",")]
+    if not all(parts):
+        raise InputError(
+            where, ",".join(texts), "values with commas between them, none of them empty"
+        )
+    return parts
 
 
 def optional(read: Callable[[str, str], _T], where: str, text: str | None) -> _T | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 import warnings
@@ -13,11 +12,11 @@ from typing import TYPE_CHECKING, TextIO
 import typer
 
 from sdpa_check.cli.options import FORMATS, Output
-from sdpa_check.cli.stopping import StoppedRun, stoppable
+from sdpa_check.cli.stopping import StoppedRun, discard, stoppable, tell
 from sdpa_check.errors import ClusterWarning, InputError, LostWorkersError, unknown_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from rich.progress import Progress as Bar
 
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
     from sdpa_check.studies.study import Study
 
 FIGURES = "figures.json"
+RECORD = {"run.json": "json", "table.csv": "csv", "table.md": "md"}
+"""The files of every run, and the format of each."""
 
 
 def report(
@@ -51,9 +52,11 @@ def report(
         check_format("--stderr", options.stderr)
     directory = options.out or Path("outputs") / command
     if options.save:
+        from sdpa_check.checkpoint import FILE
         from sdpa_check.report.save import check_writable
 
         check_writable(directory)
+        _check_names(directory, (*RECORD, *(more or {}), FIGURES, FILE))
     with stoppable():
         checkpoint = _checkpoint(directory, options)
         with _warnings(quiet=options.quiet):
@@ -69,8 +72,15 @@ def report(
         if options.save and options.plot and figures is not None:
             save_figures(directory, figures(study), study.inputs.settings.jobs)
         if options.save and not options.quiet:
-            sys.stderr.write(f"files: {directory}\n")
+            tell(f"files: {directory}")
     raise typer.Exit(study.run.exit_code)
+
+
+def _check_names(directory: Path, names: Iterable[str]) -> None:
+    """Make sure that no folder stands where a file is to be written."""
+    for name in names:
+        if (directory / name).is_dir():
+            raise InputError("--out", str(directory / name), "a file or nothing there", "a folder")
 
 
 def _checkpoint(directory: Path, options: Output) -> Checkpoint:
@@ -113,7 +123,7 @@ def _warnings(*, quiet: bool) -> Iterator[None]:
     """Tell a warning in one line on stderr, without the place in the code that it comes from."""
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
-        sys.stderr.write(f"warning: {message}\n")
+        tell(f"warning: {message}")
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore" if quiet else "always", ClusterWarning)
@@ -132,10 +142,7 @@ def check_format(option: str, form: str) -> None:
 
 
 def show(run: Run, form: str, stream: TextIO) -> None:
-    """Write the run to a stream, and nothing else.
-
-    A reader that goes early, `head` say, ends neither the saving of files nor the exit code.
-    """
+    """Write the run to a stream, and nothing else."""
     try:
         if form == "table":
             from sdpa_check.report.table import show as show_table
@@ -145,12 +152,7 @@ def show(run: Run, form: str, stream: TextIO) -> None:
             stream.write(rendered(run, form))
         stream.flush()
     except BrokenPipeError:
-        discard_stdout()
-
-
-def discard_stdout() -> None:
-    """Send what is still to be written to a closed pipe nowhere: Python flushes it at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard(stream)
 
 
 def rendered(run: Run, form: str) -> str:
@@ -176,7 +178,7 @@ def save_run(directory: Path, run: Run, more: Mapping[str, str], checkpoint: Che
     from sdpa_check.checkpoint import FILE
     from sdpa_check.report.save import save
 
-    names = {"run.json": "json", "table.csv": "csv", "table.md": "md", **more}
+    names = RECORD | dict(more)
     files: dict[str, bytes | str] = {name: rendered(run, form) for name, form in names.items()}
     if run.stopped:
         files[FILE] = checkpoint.dumps()

@@ -1,11 +1,17 @@
-"""Ctrl-C and SIGTERM: the first ends the sampling, those after it wait until all is saved."""
+"""What comes from outside while a command runs, and is not to end it too soon.
+
+Of Ctrl-C and SIGTERM the first ends the sampling, those after it wait until all is saved; a reader
+that goes early, `head` say, ends neither the saving of files nor the exit code.
+"""
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,3 +53,25 @@ def stoppable() -> Iterator[None]:
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
+
+
+def write(stream: TextIO, text: str) -> None:
+    """Write a text at once, whether or not someone still reads it."""
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError:
+        discard(stream)
+
+
+def tell(line: str) -> None:
+    """Write a line to stderr; there is no place to say that this was not possible."""
+    try:
+        write(sys.stderr, f"{line}\n")
+    except OSError:
+        discard(sys.stderr)
+
+
+def discard(stream: TextIO) -> None:
+    """Send what is still to be written nowhere: Python would try again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast, get_type_hints
 
 import typer
 
 from sdpa_check.cli import options, output
-from sdpa_check.cli.options import Dk, Keys, Output, Sampling, Scale, with_options
-from sdpa_check.errors import InputError
+from sdpa_check.cli.options import Output, Sampling, Scale, with_options
+from sdpa_check.cli.stopping import StoppedRun
+from sdpa_check.errors import InputError, LostWorkersError
 
 if TYPE_CHECKING:
     from sdpa_check.inputs import Options
@@ -29,7 +31,12 @@ def _of_sampling(name: str) -> Any:
 @with_options
 def train(
     *,
-    dk: Dk = ["16,64"],  # noqa: B006
+    dk: Annotated[
+        list[str],
+        typer.Option(
+            "--dk", metavar="D[,D…]", help="d_k = head_dim, 1 to 1024; several for a sweep."
+        ),
+    ] = ["16,64"],  # noqa: B006
     scale: Scale = ["none,sqrt"],  # noqa: B006
     lr: Annotated[
         list[str] | None,
@@ -41,7 +48,14 @@ def train(
         list[str],
         typer.Option("--warmup", metavar="N[,N…]", help="Steps of linear warmup, 0 for none."),
     ] = ["0,50"],  # noqa: B006
-    keys: Keys = ["64"],  # noqa: B006
+    keys: Annotated[
+        list[str],
+        typer.Option(
+            "--keys",
+            metavar="N",
+            help="Keys of a sequence and labels to choose from, 16 to 4096.",
+        ),
+    ] = ["64"],  # noqa: B006
     seeds: Annotated[
         str, typer.Option("--seeds", metavar="N", help="How often each setting is trained.")
     ] = "5",
@@ -61,7 +75,7 @@ def train(
 
     The layer must find the key that its query is a noisy copy of. Losses are measured, not judged;
     the notes say what they mean for the claims about training. Finished trials are kept in
-    trials.json, so that an interrupted command, called again, goes on where it stopped.
+    trials.json, from which --resume goes on, also to more seeds, rates or scalings.
 
     For example:
 
@@ -71,10 +85,8 @@ def train(
     """
     del config
     file = (out.out or Path("outputs") / "train") / TRIALS
-    kept = file if out.save else None
-    if out.resume and not file.exists():
-        want = f"the {TRIALS} of an earlier run; without --resume a new run begins"
-        raise InputError("--resume", str(file), want, "there is no such file")
+    if out.resume:
+        _check_resumable(file, out)
 
     def compute(progress: Options) -> Study:
         from sdpa_check.studies import train as command
@@ -86,20 +98,49 @@ def train(
             "steps": options.integer("--steps", steps),
             "keys": _single("--keys", keys),
             "optimiser": optimiser,
-            "trials": kept,
+            "trials": file if out.save else None,
+            "resume": out.resume,
             "seed": options.seed(seed),
             "jobs": jobs,
             "cluster": cluster,
             "progress": progress["progress"],
         }
-        return command.study(options.integers("--dk", dk), options.words(scale), given)
+        asked = options.integers("--dk", dk), options.words("--scale", scale), given
+        if out.resume and not command.finished(*asked)[0]:
+            want = "one with trials of this command; without --resume a new run begins"
+            raise InputError("--resume", str(file), want, "there are none in it")
+        try:
+            return command.study(*asked)
+        except (KeyboardInterrupt, LostWorkersError) as error:
+            done, total = command.finished(*asked)
+            if out.save and not done:
+                raise
+            kept = f"{done} of {total} trials are in {file}, --resume goes on"
+            kept = kept if out.save else "nothing is kept: --no-save"
+            if isinstance(error, KeyboardInterrupt):
+                raise StoppedRun(kept, quiet=out.quiet) from error
+            raise LostWorkersError(f"{error}; {kept}") from error
 
     def figures(study: Study) -> dict[str, Figure]:
         from sdpa_check.studies import train_figures
 
         return train_figures.figures(cast("TrainStudy", study))
 
-    output.report("train", out, compute, figures)
+    # Its state is the trials, and not what --resume reads for the other commands.
+    output.report("train", replace(out, resume=False), compute, figures)
+
+
+def _check_resumable(file: Path, out: Output) -> None:
+    """Refuse ``--resume`` where there is nothing to go on from.
+
+    Raises:
+        InputError: saying so.
+    """
+    if not out.save:
+        raise InputError("--resume", "--no-save", f"one of the two: trials are read from {TRIALS}")
+    if not file.exists():
+        want = f"the {TRIALS} of an earlier run; without --resume a new run begins"
+        raise InputError("--resume", str(file), want, "there is no such file")
 
 
 def _single(where: str, texts: list[str]) -> int:
@@ -113,10 +154,10 @@ def _rates(texts: list[str]) -> list[float]:
     """``["0.1,1", "3"]`` → [0.1, 1.0, 3.0].
 
     Raises:
-        InputError: for a part that is no number.
+        InputError: for a part that is empty or no number.
     """
     found = []
-    for text in options.words(texts):
+    for text in options.words("--lr", texts):
         try:
             found.append(float(text))
         except ValueError:

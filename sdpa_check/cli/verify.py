@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,6 +53,7 @@ def verify(
     def compute(progress: Options) -> Study:
         from sdpa_check.studies import verify as command
 
+        sys.path.insert(0, "")  # a user's module stands in the working directory
         earlier = None if baseline is None else read_run(baseline, "--baseline")
         return command.study(
             file,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -101,10 +102,12 @@ class PipelineWork:
     ) -> PipelineWork:
         """Blocks of about 2^18 scores and 2^20 draws, of at most about `rows` rows if given.
 
-        Many queries share their keys, for queries differ more from each other, in their norm, than
-        sets of keys in their spread. Inputs are projected by several pairs of matrices, and scored
-        under many v, because rows that share inputs but no weights are nearly independent; few
-        queries are then enough.
+        The more queries share a set of keys, the cheaper is a row, and the less it says. With d
+        components, about √(d (d + m)/2) queries are best where drawing two components costs as
+        much as looking at a score (`row_scores.RowsShape.fitting`); a pipeline looks at it longer,
+        and twice as many are as good. Inputs are projected by several pairs of matrices, and scored
+        under many v, because rows that share inputs but no weights are nearly independent; the
+        smaller d, the more two pairs of matrices differ, and the cheaper they are.
 
         Raises:
             InputError: keys that depend on the query.
@@ -116,9 +119,11 @@ class PipelineWork:
         room = max(4, _BLOCK_SCORES // keys)
         if rows is not None:
             room = min(room, max(1, rows))
-        queries, weights = min(room, 128), 1
+        best = 1 << round(math.log2(2 * design.dk * (design.dk + keys)) / 2)
+        queries, weights = min(room, max(16, min(best, 128))), 1
         if parsed.source is not None:
-            weights = max(1, min(4, room // queries))
+            queries = min(room, max(32, queries))
+            weights = max(1, min(room // queries, 32, max(4, 256 // design.dk)))
         elif parsed.score.draws_weights:
             weights = max(1, min(32, room // 4))
             queries = min(16, room // weights)

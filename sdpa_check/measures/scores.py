@@ -18,8 +18,12 @@ _FEW = 4  # independent components, at most, that q·k is worth where a common f
 
 
 def tail_index(design: Design) -> float:
-    """ν with P(|s| > z) ~ z^−ν up to logarithms: the smaller index of the two component laws."""
-    return min(law(design.query).tail_index, law(design.key).tail_index)
+    """ν with P(|s| > z) ~ z^−ν up to logarithms: the smaller index of the two component laws.
+
+    Where the key is correlated with its query there is ρ q² in s, of half the index of q.
+    """
+    q, k = law(design.query).tail_index, law(design.key).tail_index
+    return min(q / 2 if parse_dependence(design.corr).qk_rho else q, k)
 
 
 def effective_dimension(design: Design) -> int:

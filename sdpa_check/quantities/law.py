@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from sdpa_check import estimates
-from sdpa_check.distributions import component_law, parse_dependence
+from sdpa_check.distributions import component_law, law, parse_dependence
 from sdpa_check.errors import InputError
 from sdpa_check.measures.scores import tail_index
 from sdpa_check.quantities.base import Case, Quantity, Sample, absolute, exact_law, relative
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from sdpa_check.theory.law import DotLaw
 
 
+_JUMPS = "not available (a lattice law: a quantile is known to a bin only)"
+
+
 def _quantiles(
     levels: Callable[[Case], tuple[float, ...]], weights: tuple[float, ...]
 ) -> Callable[[Case, tuple[Sample, ...]], Estimate]:
@@ -45,6 +48,8 @@ def _quantiles(
             weights,
             samples=int(sample.replicates.sums["tile"].sum()),
         )
+        if _lattice(case.design):
+            return estimates.bare(found.value, found.blocks, found.samples, _JUMPS)
         shift = work.pivot * sum(weights)
         if shift == 0 or found.se is None:
             return found
@@ -62,17 +67,26 @@ def _level(case: Case) -> tuple[float, ...]:
 def _exact_law(value: Callable[[DotLaw, Case], float], what: str) -> Callable[[Case], Prediction]:
     def predict(case: Case) -> Prediction:
         design = case.design
-        if {design.query.distribution, design.key.distribution} == {"rademacher"}:
+        if _lattice(design):
             source = "a lattice law: its quantiles jump from one lattice point to the next"
             return Prediction(value=None, kind="none", source=source)
         try:
             law_ = exact_law(design)
         except InputError as error:
-            return Prediction(value=None, kind="none", source=str(error))
+            return _without_law(error)
         source = f"{what} of the exact law of q·k (inversion of its characteristic function)"
         return Prediction(value=value(law_, case), kind="exact", source=source)
 
     return predict
+
+
+def _without_law(error: InputError) -> Prediction:
+    source = f"an exact law needs {error.where} {error.want}"
+    return Prediction(value=None, kind="none", source=source)
+
+
+def _lattice(design: Design) -> bool:
+    return {design.query.distribution, design.key.distribution} == {"rademacher"}
 
 
 def _iqr_band(case: Case, prediction: Prediction, tolerance: float) -> float:
@@ -101,12 +115,24 @@ def _growth_limit(case: Case) -> Prediction:
     nu = tail_index(case.design)
     if nu > 2:
         return Prediction(value=0.0, kind="limit", source="finite variance: S²_n settles")
-    source = f"S²_n grows as n^(2/ν−1) (ln n)^(2/ν), ν = {nu:g}: without the logarithm"
+    source = f"S²_n grows as n^(2/ν−1), ν = {nu:g}"
+    if _logarithm(case.design):
+        source = f"S²_n grows as n^(2/ν−1) (ln n)^(2/ν), ν = {nu:g}: without the logarithm"
     return Prediction(value=2 / nu - 1, kind="limit", source=source)
 
 
+def _logarithm(design: Design) -> bool:
+    """Whether ln z stands beside the power in the tail of s: two factors of one index do that."""
+    independent = not parse_dependence(design.corr).qk_rho
+    return independent and law(design.query).tail_index == law(design.key).tail_index
+
+
 def _hill(case: Case, samples: tuple[Sample, ...]) -> Estimate:
-    """Hill's estimate 1/mean(ln(|s|/u)) over |s| > u, u the quantile of |s| at the case's level."""
+    """Hill's estimate 1/mean(ln(|s|/u)) over |s| > u, u the quantile of |s| at the case's level.
+
+    What lies in the last bin, which is open, is known to be beyond its edge w only: it counts with
+    ln(w/u) in the sum and not in the number, as the likelihood of censored data has it.
+    """
     (sample,) = samples
     grid = cast("DotWork", sample.work).grid
     edges = grid.edges()[grid.magnitudes :]
@@ -126,8 +152,10 @@ def _hill(case: Case, samples: tuple[Sample, ...]) -> Estimate:
     def hill(m: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
         tail = of_sizes(m["histogram"])[:, start:]
         excess = tail @ (middles[start:] - math.log(edges[1 + start]))
-        return np.asarray(tail.sum(axis=1) / excess)
+        return np.asarray(tail[:, :-1].sum(axis=1) / excess)
 
+    if above[-2] > wanted:  # nothing but the last bin lies beyond u
+        return estimates.bare(math.nan, sample.replicates.count, int(above[-1]), estimates.BEYOND)
     return estimates.function_of_means(sample.replicates, hill, samples=int(above[start]))
 
 
@@ -140,7 +168,9 @@ def _tail_limit(case: Case) -> Prediction:
     tail = f"|s| beyond its {100 * _tail_level(case):g} % point"
     if math.isinf(nu):
         return Prediction(value=None, kind="infinite", source=f"all moments exist; {tail}")
-    source = f"P(|s| > z) ~ z^−ν ln z, so Hill's estimate on {tail} lies below ν"
+    source = f"P(|s| > z) ~ z^−ν; Hill's estimate on {tail} is not there yet"
+    if _logarithm(case.design):
+        source = f"P(|s| > z) ~ z^−ν ln z, so Hill's estimate on {tail} lies below ν"
     return Prediction(value=nu, kind="limit", source=source)
 
 
@@ -233,7 +263,7 @@ def _predict_normal_distance(case: Case) -> Prediction:
     try:
         distance = _distance(case.design)
     except InputError as error:
-        return Prediction(value=None, kind="none", source=str(error))
+        return _without_law(error)
     source = "sup |F − Φ| of the exact law of q·k"
     return Prediction(value=distance, kind="exact", source=source)
 

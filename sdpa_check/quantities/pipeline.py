@@ -99,7 +99,8 @@ def _average(name: str) -> Callable[..., Estimate]:
 
 
 def _without_rows(sample: Sample) -> Estimate:
-    return estimates.bare(math.nan, sample.replicates.count, 0, "every row overflows")
+    reason = "not available (every row overflows)"
+    return estimates.bare(math.nan, sample.replicates.count, 0, reason)
 
 
 def _norm(name: str, statistic: str | None = None) -> Callable[..., Estimate]:
@@ -145,7 +146,9 @@ def _burstiness(name: str) -> Callable[..., Estimate]:
         rms, median = (_norm(name, s)(case, samples) for s in ("rms", "median"))
         blocks, counted = rms.blocks, rms.samples
         if not rms.se or not median.se or not median.value:
-            return estimates.bare(math.inf, blocks, counted, rms.withheld or "the median is 0")
+            reason = rms.withheld or median.withheld or "not available (the median is 0)"
+            value = math.nan if math.isnan(median.value) else math.inf
+            return estimates.bare(value, blocks, counted, reason)
         value = rms.value / median.value
         error = value * (rms.se / rms.value + median.se / median.value)
         return estimates.with_error(value, error, blocks, counted)

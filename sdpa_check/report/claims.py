@@ -231,9 +231,10 @@ def _in_full(row: Row) -> Told:
     each, every = cells(row), rows.cells(row)
     sign = "" if _is_open(row) or row.verdict is Outcome.NOT_RUN else "✗ "
     numbers = f"measured {each['measured']}, {_predicted(row)}"
-    if row.id.startswith(MOVED):
-        numbers = f"{each['measured']} from where the baseline has it"
-    numbers = f"{every['check']}: {numbers}"
+    if row.id.startswith(MOVED):  # without a difference there is a reason that has both numbers
+        away = each["measured"] != rows.ABSENT
+        numbers = f"{each['measured']} from where the baseline has it" if away else ""
+    numbers = f"{every['check']}: {numbers}" if numbers else every["check"]
     details = [("", numbers), ("", _capitalized(every["reason"]))]
     if row.claim:
         where = ", ".join(filter(None, (row.claim.source, row.claim.section)))

@@ -171,9 +171,11 @@ def _print(
 def _footer(console: Console, run: Run, width: int, *, legend: bool) -> None:
     if legend:
         terminal.write(console, claims.LEGEND, width, style="dim")
-    for label, text in claims.summaries(run):
+    beside = claims.summaries(run)
+    for label, text in beside:
         terminal.write(console, f"{label}: {text}", width, hang=_GAP)
-    console.print()
+    if legend or beside:
+        console.print()
     style = terminal.OUTCOME_STYLES.get(run.exit_code, "bold")
     terminal.write(console, claims.outcome_line(run), width, style=style)
     terminal.write(console, summary.sampling_line(run, z=False), width, style="dim")

@@ -89,8 +89,8 @@ class HeatMap:
         z: one tuple per row, of one value per column: shape (len(y), len(x)).
         label: what the colour shows, with its unit.
         limits: the values at the two ends of the colour bar; None takes them from the data.
-        marks: measured (x, y, z), drawn as discs in the colour of their z; a disc that cannot be
-            told from its ground agrees with the field.
+        marks: measured (x, y, z), drawn as discs in the colour of their z; a disc agrees with the
+            field where it has the colour around it.
     """
 
     x: tuple[float, ...]
@@ -113,8 +113,9 @@ class HeatMap:
 class Panel:
     """One pair of axes.
 
-    On a log axis a value ≤ 0 is left out, and an interval that reaches down to 0 runs to the edge,
-    about a value that is left out too. ``log2`` is a log axis with ticks at powers of two.
+    On a log axis a value ≤ 0 is left out. Of an interval about a point that reaches down to 0 only
+    the part above the value is drawn, so that it does not look like decades of data; a band about a
+    curve runs to the edge. ``log2`` is a log axis with ticks at powers of two.
 
     Attributes:
         rows: names of the rows of a chart on its side, from the top. With it, y = 0, 1, … are the

@@ -269,14 +269,13 @@ def _marks(panel: Panel, series: Series, floor: float, style: _Style) -> _Marks:
     sideways = bool(panel.rows)
     scale = panel.xscale if sideways else panel.yscale
     none = (None,) * len(series.y)
-    return _Marks(
-        _numbers(series.x, panel.xscale),
-        _numbers(series.y, panel.yscale),
-        np.maximum(_numbers(series.lo or none, "linear"), floor),
-        _numbers(series.hi or none, scale),
-        sideways,
-        style,
-    )
+    x, y = _numbers(series.x, panel.xscale), _numbers(series.y, panel.yscale)
+    lo = _numbers(series.lo or none, "linear")
+    if series.kind == "curve":
+        lo = np.maximum(lo, floor)
+    elif scale != "linear":
+        lo = np.where(lo <= 0, x if sideways else y, lo)
+    return _Marks(x, y, lo, _numbers(series.hi or none, scale), sideways, style)
 
 
 def _numbers(values: Values, scale: Scale) -> NDArray[np.float64]:
@@ -288,7 +287,7 @@ def _numbers(values: Values, scale: Scale) -> NDArray[np.float64]:
 
 
 def _floor(panel: Panel) -> float:
-    """Below every value that is shown: an interval that reaches 0 on a log axis is cut here."""
+    """Below every value that is shown: a band that reaches 0 on a log axis is cut here."""
     if (panel.xscale if panel.rows else panel.yscale) == "linear":
         return -np.inf
     shown = (value for series in panel.series for value in (series.x if panel.rows else series.y))
@@ -377,7 +376,8 @@ def _freeze_limits(axes: Axes) -> None:
 
 
 def _set_limits(axes: Axes, panel: Panel, floor: float) -> None:
-    if any(end is not None and end < floor for series in panel.series for end in series.lo):
+    bands = [series.lo for series in panel.series if series.kind == "curve"]
+    if any(end is not None and end < floor for lo in bands for end in lo):
         (axes.set_xlim if panel.rows else axes.set_ylim)(floor, None)
     if panel.xlim:
         axes.set_xlim(panel.xlim)

@@ -44,7 +44,7 @@ def plain(text: str) -> str:
 
 def number(x: float | None, digits: int = 6) -> str:
     """A number whose error is not known, to `digits` significant digits; integers in full."""
-    if x is None:
+    if x is None or math.isnan(x):
         return ABSENT
     if isinstance(x, int):
         return str(x)
@@ -308,7 +308,7 @@ def _measured(estimate: Estimate | None) -> str:
     if estimate.se is None and estimate.lo is not None and estimate.hi is not None:
         return interval(estimate.value, estimate.lo, estimate.hi)
     if estimate.se is None and estimate.withheld:
-        return f"{number(estimate.value)} ± n/a"
+        return "n/a" if math.isnan(estimate.value) else f"{number(estimate.value)} ± n/a"
     if not estimate.blocks:  # computed, not sampled
         return number(estimate.value)
     return rounded(estimate.value, estimate.se)

@@ -12,12 +12,17 @@ from sdpa_check import estimates, power, verdict
 from sdpa_check.environment import environment
 from sdpa_check.errors import InputError
 from sdpa_check.records import MOVED, Outcome, Prediction, Row, Run
+from sdpa_check.report import record
+from sdpa_check.report.rows import cells, claimed
 
 if TYPE_CHECKING:
     from sdpa_check.records import Estimate
 
 _ROUNDING = 1e-12
 """Relative difference up to which two numbers without an error bar are the same."""
+
+_CHOICE = {"verify": ("file", "full", "select", "ignore")}
+"""Inputs that only decide which rows there are; the rows themselves are compared."""
 
 _MACHINE = ("python", "numpy", "scipy", "blas", "platform", "cpu")
 
@@ -26,11 +31,12 @@ def compare(old: Run, new: Run) -> Run:
     """A run whose rows are the differences new − old: confirmed where equal, refuted where moved.
 
     A difference counts as moved when it exceeds t · √(se_old² + se_new²), at a false-alarm
-    probability of 1e-6 for the whole comparison; a number without an error bar, when it differs by
-    more than rounding; a prediction, likewise.
+    probability of 1e-6 for the whole comparison; a computed number, when it differs by more than
+    rounding; a prediction, likewise; and any of them, when it is finite in one run only.
 
     Raises:
-        InputError: where the runs do not match: another command, design or list of rows.
+        InputError: where the runs do not match: another command, design, list of rows or parameters
+            of a row.
     """
     started, clock = datetime.now(UTC), time.perf_counter()
     found = tuple(rows(old, new))
@@ -40,7 +46,7 @@ def compare(old: Run, new: Run) -> Run:
         version=sdpa_check.__version__,
         outcome=outcome,
         exit_code=code,
-        design={"old": _name(old), "new": _name(new), **_plain(new.design)},
+        design={"old": _name(old), "new": _name(new), **new.design},
         seed=new.seed,
         generator=new.generator,
         rows=found,
@@ -49,43 +55,70 @@ def compare(old: Run, new: Run) -> Run:
     )
 
 
-def rows(old: Run, new: Run) -> list[Row]:
+def rows(old: Run, new: Run, names: tuple[str, str] = ("OLD", "NEW")) -> list[Row]:
     """The differences, row by row.
+
+    Args:
+        old: the earlier run.
+        new: the later one.
+        names: what errors call the two.
 
     Raises:
         InputError: as `compare`.
     """
-    _refuse_mismatch(old, new)
+    # As they come back from their files: there, what is not finite is null.
+    old, new = (record.loads(record.dumps(run), "run") for run in (old, new))
+    _refuse_mismatch(old, new, names)
     before = {row.id: row for row in old.rows}
     return [_row(before[row.id], row, len(new.rows)) for row in new.rows]
 
 
-def _refuse_mismatch(old: Run, new: Run) -> None:
-    for where, run in (("OLD", old), ("NEW", new)):
+def _refuse_mismatch(old: Run, new: Run, names: tuple[str, str]) -> None:
+    first, second = names
+    for name, run in zip(names, (old, new), strict=True):
         if run.stopped:
-            raise InputError(f"{where}: outcome", run.outcome, "a run that was not stopped")
+            raise InputError(f"{name}: outcome", run.outcome, "a run that was not stopped")
     if old.command != new.command:
-        raise InputError("NEW: command", new.command, f"{old.command}, as in OLD")
-    for name in sorted({*old.design, *new.design}):
+        raise InputError(f"{first}: command", old.command, f"{new.command!r}, as in {second}")
+    for name in sorted({*old.design, *new.design}.difference(_CHOICE.get(new.command, ()))):
         was, now = old.design.get(name), new.design.get(name)
-        if _plain(was) != _plain(now):
-            raise InputError(f"NEW: design.{name}", now, f"{was!r}, as in OLD")
-    only = sorted({row.id for row in old.rows} ^ {row.id for row in new.rows})
-    if only:
-        raise InputError("NEW: rows", only[0], "the same rows in both runs")
+        if was != now:
+            raise InputError(f"{first}: design.{name}", was, f"{now!r}, as in {second}")
+    _refuse_rows(old, new, names)
 
 
-def _plain(value: Any) -> Any:
-    """Lists in the place of tuples, as a record that was read from a file has them."""
-    if isinstance(value, dict):
-        return {name: _plain(entry) for name, entry in value.items()}
-    return [_plain(entry) for entry in value] if isinstance(value, list | tuple) else value
+def _refuse_rows(old: Run, new: Run, names: tuple[str, str]) -> None:
+    """Refuse runs of which one lacks a row, or in which rows of one id are about other numbers."""
+    first, second = names
+    before, after = ({row.id: row for row in run.rows} for run in (old, new))
+    for each, row in after.items():
+        was, now = _asked(before.get(each, row)), _asked(row)
+        for name in dict.fromkeys((*now, *was)):
+            if was.get(name) != now.get(name):
+                want = f"{now.get(name)!r}, as in {second}"
+                raise InputError(f"{first}: row {each}: {name}", was.get(name), want)
+    for here, there, name, other in (
+        (after, before, first, second),
+        (before, after, second, first),
+    ):
+        missing = [each for each in here if each not in there]
+        if missing:
+            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+            want = f"that row{more}, as in {other}"
+            raise InputError(f"{name}: row {missing[0]}", "missing", want)
+
+
+def _asked(row: Row) -> dict[str, Any]:
+    """What a row is about; what a claim states is part of its prediction."""
+    params = {name: value for name, value in row.params.items() if name != "stated"}
+    return {"quantity": row.quantity, **params}
 
 
 def _row(old: Row, new: Row, checks: int) -> Row:
     difference = _difference(old.estimate, new.estimate)
     reasons = [_moved(difference, old.estimate, new.estimate, checks), _predicted(old, new)]
     moved = [reason for reason in reasons if reason]
+    numbers = f"measured {cells(new)['measured']}, before {cells(old)['measured']}"
     return Row(
         id=f"{MOVED}{new.id}",
         quantity=new.quantity,
@@ -94,7 +127,7 @@ def _row(old: Row, new: Row, checks: int) -> Row:
         prediction=Prediction(value=0.0, kind="stated", source="no change"),
         verdict=Outcome.REFUTED if moved else Outcome.CONFIRMED,
         expected=Outcome.CONFIRMED,
-        reason="; ".join(moved) if moved else "same: within the error of the difference",
+        reason="; ".join([*(moved or ["same"]), numbers]),
     )
 
 
@@ -103,7 +136,8 @@ def _difference(old: Estimate | None, new: Estimate | None) -> Estimate | None:
         return None
     value = new.value - old.value
     if old.se is None or new.se is None:
-        return estimates.bare(value, new.blocks, new.samples, new.withheld or old.withheld)
+        withheld = new.withheld or old.withheld if math.isfinite(value) else ""
+        return estimates.bare(value, new.blocks, new.samples, withheld)
     if not (old.blocks and new.blocks):
         return estimates.computed(value)
     se = math.hypot(old.se, new.se)
@@ -116,25 +150,37 @@ def _moved(
     """Why a number counts as moved; empty where it does not."""
     if difference is None or old is None or new is None:
         return "" if old is new else "measured in one run only"
+    finite = [math.isfinite(each.value) for each in (old, new)]
+    if not all(finite):
+        return "" if not any(finite) else f"{'now' if finite[1] else 'no longer'} a finite number"
     if difference.se is None:  # no error bar: nothing can be said of a sample value
         return ""
     if not difference.blocks:
-        allowed = _ROUNDING * max(abs(old.value), abs(new.value))
-        same = abs(difference.value) <= allowed or old.value == new.value
-        return "" if same else f"moved by {difference.value:.6g}"
-    reach = power.threshold(power.ALPHA, checks, difference.blocks) * difference.se
+        reach = _ROUNDING * max(abs(old.value), abs(new.value))
+    else:
+        reach = power.threshold(power.ALPHA, checks, difference.blocks) * difference.se
     if abs(difference.value) <= reach:
         return ""
     return f"moved by {difference.value:.4g}, more than {reach:.2g}"
 
 
 def _predicted(old: Row, new: Row) -> str:
-    was, now = old.prediction.value, new.prediction.value
-    if was is None or now is None:
-        return "" if was is now else f"the prediction was {was}, is {now}"
-    if math.isclose(was, now, rel_tol=_ROUNDING, abs_tol=0.0) or was == now:
-        return ""
-    return f"the prediction was {was:.6g}, is {now:.6g}"
+    if old.params.get("stated") != new.params.get("stated"):
+        return "the stated numbers are others"
+    was, now = old.prediction, new.prediction
+    same = (was.kind, was.relation) == (now.kind, now.relation)
+    if was.value is None or now.value is None:
+        same = same and was.value is now.value
+    else:
+        same = same and math.isclose(was.value, now.value, rel_tol=_ROUNDING, abs_tol=0.0)
+    return "" if same else f"the prediction was {_told(was)}, is {_told(now)}"
+
+
+def _told(prediction: Prediction) -> str:
+    if prediction.kind == "none":
+        return "none"
+    value = math.inf if prediction.value is None else prediction.value
+    return f"{claimed((value,), prediction.relation)} ({prediction.kind})"
 
 
 def _warnings(old: Run, new: Run) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Unpack
 
 from sdpa_check.checks import Check, law_parameters
@@ -101,13 +102,15 @@ def _note(rows: Sequence[Row], design: Design) -> str | None:
         for statistic in ("rms", "median")
     ]
     bursts = [value("gradient.query_burstiness", scale, None) for scale in ("none", "sqrt")]
-    if any(number is None for number in (*numbers, *bursts)):
+    if any(number is None or not math.isfinite(number) for number in (*numbers, *bursts)):
         return None
     rms, median, scaled_rms, scaled_median = numbers
+    buys = ""
+    if bursts[0] > 2 > bursts[1]:  # type: ignore[operator]
+        buys = ": what the scale buys is a gradient that is not made of bursts"
     return (
         f"d_k={design.dk}, m={design.keys}: without the scale the RMS of ‖∂L/∂q‖ is {rms:.3g}, "
         f"with 1/√d {scaled_rms:.3g}; the median row has {median:.3g} against "
         f"{scaled_median:.3g}. The RMS is {bursts[0]:.3g} times the median unscaled, "
-        f"{bursts[1]:.3g} times scaled: what the scale buys is a gradient that does not depend on "
-        "d_k and is not made of bursts."
+        f"{bursts[1]:.3g} times scaled{buys}."
     )

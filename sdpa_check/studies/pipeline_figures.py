@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from sdpa_check.logits import scaling
 from sdpa_check.quantities import Case
-from sdpa_check.report.figures import Figure, Panel, Series, Span
-from sdpa_check.studies.sweep import series, sweep
+from sdpa_check.report.figures import Figure, Panel, Series, Span, values
+from sdpa_check.studies.sweep import added, others, reading, series, sweep
 
 if TYPE_CHECKING:
     from sdpa_check.records import Row
@@ -26,13 +26,14 @@ def ledger_figures(study: Study) -> dict[str, Figure]:
     """All changes on one axis of logit std, at the first d_k and m of the run."""
     rows = [row for row in study.run.rows if row.quantity == "ledger.std"]
     first = (rows[0].params["dk"], rows[0].params["keys"])
+    alone = all((row.params["dk"], row.params["keys"]) == first for row in rows)
     rows = [row for row in rows if (row.params["dk"], row.params["keys"]) == first]
     at = tuple(float(i) for i in range(len(rows)))
     estimates = [row.estimate for row in rows]
     measured = Series(
         label="measured, 95 % interval",
         kind="points",
-        x=tuple(e.value if e else None for e in estimates),
+        x=values([e.value if e else math.nan for e in estimates]),
         y=at,
         lo=tuple(e.lo if e else None for e in estimates),
         hi=tuple(e.hi if e else None for e in estimates),
@@ -51,18 +52,19 @@ def ledger_figures(study: Study) -> dict[str, Figure]:
         series=(predicted, measured),
         spans=(
             Span(axis="x", lo=frozen, hi=None, label="frozen: std > √(2 ln m)"),
-            Span(axis="x", lo=None, hi=_FLAT, label="flat"),
+            Span(axis="x", lo=None, hi=_FLAT, label=f"flat: std < {_FLAT:g}"),
         ),
         rows=tuple(row.params["pipeline"] for row in rows),
     )
     title = f"What each change makes of the logit std, d_k = {dk}, m = {keys}"
-    return {"ledger": Figure(title=title, panels=(panel,))}
+    caption = "" if alone else "Of the designs of this run the first."
+    return {"ledger": Figure(title=title, panels=(panel,), caption=caption)}
 
 
 def gradient_figures(study: Study) -> dict[str, Figure]:
     """RMS and median of ‖∂L/∂s‖ and ‖∂L/∂q‖ against d_k, per scaling."""
     inputs, keys = study.inputs, study.run.rows[0].params["keys"]
-    names = [str(name) for name in study.run.design["scale"]]
+    names, asked = [str(name) for name in study.run.design["scale"]], study.run.design["dk"]
     cases = [
         (
             quantity,
@@ -101,7 +103,7 @@ def gradient_figures(study: Study) -> dict[str, Figure]:
         title=f"Gradient behind the softmax by multiplier of q·k, m = {keys}",
         panels=panels,
         columns=2,
-        caption="Points: measured, with 95 % intervals. Lines: exact where theory is.",
+        caption=reading(panels, added(others("d_k", _DKS, asked))),
     )
     return {"gradient": figure}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
@@ -75,12 +76,16 @@ def study(dk: Integers, keys: Integers, scale: Scales, options: Options) -> Stud
 
 
 def _notes(rows: Sequence[Row], designs: Sequence[Design]) -> list[str]:
-    found = (_gradient_note(rows, design) for design in designs)
-    return [note for note in found if note][:3]
+    """Of each kind of note the first: a sweep would say the same of every design."""
+    found = [_gradient_note(rows, design) for design in designs]
+    return list(dict(reversed([note for note in found if note])).values())[::-1]
 
 
-def _gradient_note(rows: Sequence[Row], design: Design) -> str | None:
-    """Where the popular sentence "without the scale the gradient vanishes" fails, and how far."""
+def _gradient_note(rows: Sequence[Row], design: Design) -> tuple[str, str] | None:
+    """Where the sentence "without the scale the gradient vanishes" fails, and how far.
+
+    The kind of note comes before its text.
+    """
 
     def norm(scale: str, statistic: str) -> float | None:
         row = find(
@@ -97,21 +102,29 @@ def _gradient_note(rows: Sequence[Row], design: Design) -> str | None:
     scaled, scaled_median = norm("sqrt", "rms"), norm("sqrt", "median")
     if rms is None or median is None or scaled is None or scaled_median is None:
         return None
+    if math.isnan(median) or math.isnan(scaled_median):  # too small for their bins
+        return None
     where = f"d_k={design.dk}, m={design.keys}"
     if rms > scaled:
-        typical = "larger too" if median > scaled_median else "smaller"
-        return (
+        compared = f"({median:.3g} against {scaled_median:.3g})"
+        typical = f"larger too {compared}: nothing vanishes here."
+        if median <= scaled_median:
+            typical = (
+                f"smaller {compared}: what vanishes, if anything, is the gradient of the typical "
+                "row, not the RMS."
+            )
+        note = (
             f"{where}: the RMS ‖J‖_F is larger without the scale ({rms:.3g}) than with 1/√d "
             f"({scaled:.3g}). Unscaled, a few keys share a row, and a row split between two keys "
             f"has the largest Jacobian there is; scaled, the weight is spread over all "
-            f"{design.keys} keys and no entry of J can be large. The median row is {typical} "
-            f"({median:.3g} against {scaled_median:.3g}): what vanishes, if anything, is the "
-            "gradient of the typical row, not the RMS."
+            f"{design.keys} keys and no entry of J can be large. The median row is {typical}"
         )
+        return f"larger, {median > scaled_median}", note
     if median < scaled_median / 10:
-        return (
+        note = (
             f"{where}: unscaled, the typical row has almost no Jacobian (median ‖J‖_F "
             f"{median:.3g} against {scaled_median:.3g} with 1/√d) while the RMS is still "
             f"{rms:.3g}: what is left comes in rare bursts."
         )
+        return "bursts", note
     return None

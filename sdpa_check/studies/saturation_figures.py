@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from sdpa_check.engine import side_by_side
 from sdpa_check.logits import scaling
 from sdpa_check.quantities import Case
 from sdpa_check.report.figures import Figure, HeatMap, Panel, Series, values
-from sdpa_check.studies.sweep import series, sweep
+from sdpa_check.studies.sweep import added, has, others, reading, series, sweep
 from sdpa_check.theory import saturation as theory
 
 if TYPE_CHECKING:
@@ -44,9 +46,11 @@ def figures(study: Study) -> dict[str, Figure]:
         [row for row in rows if (row.params["dk"], row.params["keys"]) in pairs]
         for pairs in (over_d, over_m)
     )
+    other_d = others("d_k", (d for d, _ in over_d), (d for d, _ in asked))
+    other_m = others("m", (m for _, m in over_m), (m for _, m in asked))
     found = {
-        "against_dk": _figure(against_d, "dk", "d_k (components)", f"m = {keys} keys"),
-        "against_keys": _figure(against_m, "keys", "m (keys)", f"d_k = {dk}"),
+        "against_dk": _figure(against_d, "dk", "d_k (components)", f"m = {keys} keys", other_d),
+        "against_keys": _figure(against_m, "keys", "m (keys)", f"d_k = {dk}", other_m),
     }
     if study.inputs.query.distribution == "gaussian" and not study.inputs.query.mean:
         found["map"] = _map(study)
@@ -65,7 +69,7 @@ def _curves(study: Study, pairs: list[tuple[int, int]], names: list[str]) -> lis
     return sweep(inputs, cases, _SAMPLES)[0]
 
 
-def _figure(rows: list[Row], x: str, xlabel: str, fixed: str) -> Figure:
+def _figure(rows: list[Row], x: str, xlabel: str, fixed: str, other: str) -> Figure:
     names = list(dict.fromkeys(row.params["scale"] for row in rows))
     panels = []
     for quantity, statistic, ylabel in _PANELS:
@@ -93,8 +97,9 @@ def _figure(rows: list[Row], x: str, xlabel: str, fixed: str) -> Figure:
         title=f"Softmax rows by multiplier of q·k, {fixed}",
         panels=tuple(panels),
         columns=3,
-        caption="Points: measured, with 95 % intervals. Lines: exact where theory is; "
-        "dotted: Gaussian limit.",
+        caption=reading(
+            panels, "Dotted: Gaussian limit." if has(panels, "guide") else "", added(other)
+        ),
     )
 
 
@@ -110,7 +115,8 @@ def _map(study: Study) -> Figure:
     keys = [2.0**i for i in range(1, 18, 2)]
     lines = [(d, keys, scale) for d in dks]
     z = side_by_side(_entropy_ratios, lines, study.inputs.settings.jobs)
-    line = [2.0 ** (i / 4) for i in range(2, 71)]
+    ends = (keys[0], keys[-1])  # the outer halves of the outer cells are left out: m starts at 2
+    line = np.geomspace(*ends, 65).tolist()
     freezing = Series(
         label="freezing line τ² = 2 ln m, which is d_k = 2 ln m for σ = 1: above it a few keys "
         "carry everything",
@@ -130,6 +136,7 @@ def _map(study: Study) -> Figure:
         ylabel="d_k (components)",
         xscale="log2",
         yscale="log2",
+        xlim=ends,
         heatmap=HeatMap(
             x=tuple(keys),
             y=tuple(dks),
@@ -143,5 +150,11 @@ def _map(study: Study) -> Figure:
     return Figure(
         title="Entropy of unscaled attention, as a fraction of ln m",
         panels=(panel,),
-        caption="Colour: exact. Discs: measured; one that cannot be told from its ground agrees.",
+        caption="Colour: exact."
+        + (
+            " Discs: measured, on the same colour scale; a disc agrees where it has the colour "
+            "around it."
+            if marks
+            else ""
+        ),
     )

@@ -51,7 +51,9 @@ class TrainOptions(TypedDict, total=False):
         steps: steps of a training, each on a new sequence. Default 400.
         keys: N, the keys of a sequence and the labels to choose from, 16 to 4096. Default 64.
         optimiser: ``sgd`` or ``adam``.
-        trials: a file for finished trials. What it holds from an earlier run is not trained again.
+        trials: a file for finished trials.
+        resume: do not train again what that file holds from an earlier run; default True. Else it
+            is replaced when the run is finished.
         seed: root seed.
         jobs: threads; None for the cores present.
         executor: a `concurrent.futures.Executor` to run trials on instead of threads.
@@ -67,6 +69,7 @@ class TrainOptions(TypedDict, total=False):
     keys: int
     optimiser: str
     trials: str | Path | None
+    resume: bool
     seed: int
     jobs: int | None
     executor: Executor | None
@@ -116,7 +119,7 @@ def study(dk: Integers, scale: Scales, options: TrainOptions) -> TrainStudy:
     settings = plan.inputs.settings
     with running(settings) as there:
         begun = start_rows(plan.starts(), there)
-        curves, resumed = _trained(plan, there, options.get("trials"))
+        curves, resumed = _trained(plan, there, options)
     results = Results(curves)
     rows = (*begun, *training_rows(results))
     outcome, code = verdict.conclude(rows)
@@ -137,6 +140,13 @@ def study(dk: Integers, scale: Scales, options: TrainOptions) -> TrainStudy:
         },
     )
     return TrainStudy(run, plan.inputs, {}, results)
+
+
+def finished(dk: Integers, scale: Scales, options: TrainOptions) -> tuple[int, int]:
+    """How many trials of a run its file of trials holds, and how many the run has."""
+    plan = _plan(dk, scale, options)
+    trials = plan.trials()
+    return len(_known(trials, _stored(options.get("trials"), plan.inputs.settings))), len(trials)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,15 +263,25 @@ def _rates(given: Rates | None, rule: str) -> tuple[float, ...]:
     return tuple(sorted({float(rate) for rate in listed}))
 
 
+def _stored(file: str | Path | None, settings: Settings) -> dict[Trial, Curve]:
+    """All trials in a file; none without one."""
+    return {} if file is None else store.load(Path(file), settings.seed)
+
+
+def _known(trials: Sequence[Trial], stored: Mapping[Trial, Curve]) -> dict[Trial, Curve]:
+    """Those that are wanted of the stored trials."""
+    return {each: stored[each] for each in trials if each in stored}
+
+
 def _trained(
-    plan: _Plan, settings: Settings, file: str | Path | None
+    plan: _Plan, settings: Settings, options: TrainOptions
 ) -> tuple[dict[Trial, Curve], int]:
     """The curve of every trial, and how many of them an earlier run had finished."""
     trials = plan.trials()
-    seed, path = settings.seed, None if file is None else Path(file)
-    stored = {} if path is None else store.load(path, seed)
-    wanted = set(trials)
-    known = {each: curve for each, curve in stored.items() if each in wanted}
+    file, seed = options.get("trials"), settings.seed
+    path = None if file is None else Path(file)
+    stored = _stored(path, settings)
+    known = _known(trials, stored) if options.get("resume", True) else {}
     latest: Mapping[Trial, Curve] = known
     written = time.monotonic()
 

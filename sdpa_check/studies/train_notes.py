@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from sdpa_check.report.rows import number, rounded
 from sdpa_check.studies.study import find
-from sdpa_check.training.measures import FINAL, HALF
+from sdpa_check.training.measures import FINAL, HALF, MEASURES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,8 @@ SMALL: Final = 16
 
 LIMITS: Final = (
     "These are trials of one layer on one synthetic task: they can refute a sentence that says "
-    "always, and say nothing of what large models do. Intervals are 95 %, over seeds."
+    "always, and say nothing of what large models do. Intervals are 95 %, over seeds; [ ] beside a "
+    "best rate is the range of the rates tried that cannot be told from it."
 )
 
 
@@ -82,20 +83,38 @@ class _Told:
         return self.results.best(dk, scale, self.warmups[0] if warmup is None else warmup)
 
     def rate(self, setting: Setting) -> str:
-        """Its rate, and whether a better one may lie beyond those that were tried."""
+        """A best rate with its like, and whether a better one may lie beyond those tried."""
         rates = {s.lr for s in self.results.settings}
         if len(rates) == 1:
             return f"{number(setting.lr)} (the only one tried)"
         ends = {min(rates): " (the smallest tried)", max(rates): " (the largest tried)"}
-        return number(setting.lr) + ends.get(setting.lr, "")
+        alike = self.results.best_lr_set(setting)
+        like = "" if alike.lo == alike.hi else f" [{number(alike.lo)}, {number(alike.hi)}]"
+        return number(setting.lr) + like + ends.get(setting.lr, "")
 
     def final(self, setting: Setting) -> str:
         """Its final loss."""
+        lost, count = self.lost(FINAL, setting)
+        if lost:
+            return f"no finite loss ({lost} of {count} seeds {MEASURES[FINAL].missing})"
         return _text(self.results.estimate(FINAL, setting))
+
+    def half(self, setting: Setting) -> str:
+        """When it reaches ½ ln N, after the words "is reached"."""
+        lost, count = self.lost(HALF, setting)
+        if lost:
+            some = f"only {count - lost} of {count} seeds" if lost < count else "no seed"
+            return f"by {some} within {self.results.steps(setting)} steps"
+        return f"after {_text(self.results.estimate(HALF, setting))} steps"
+
+    def lost(self, name: str, setting: Setting) -> tuple[int, int]:
+        """How many of its seeds do not have the number, and how many there are."""
+        return self.results.lost(name, setting), len(self.results.values(name, setting))
 
     def less(self, setting: Setting, other: Setting) -> str:
         """The difference of two final losses, seed by seed."""
-        return _text(self.results.difference(FINAL, setting, other))
+        found = self.results.difference(FINAL, setting, other)
+        return "no number" if found.se is None else _text(found)
 
     def curve(self, dk: int) -> str:
         """B-6.1-curve: rate by rate, and each at its best."""
@@ -106,13 +125,12 @@ class _Told:
                 found = self.results.difference(FINAL, s, s._replace(scale=SCALED))
                 rates[_side(found)].append(number(s.lr))
         sides = "; ".join(f"{word} at lr {', '.join(lrs)}" for word, lrs in rates.items() if lrs)
-        steps = [_text(self.results.estimate(HALF, s)) for s in (unscaled, scaled)]
         return (
             f"The curve (B-6.1-curve), d_k={dk}: held against the scaled layer at the same rate, "
             f"the unscaled one ends {sides}. Each at its best rate, {self.rate(unscaled)} without "
             f"and {self.rate(scaled)} with the scale, they end at {self.final(unscaled)} and "
-            f"{self.final(scaled)} (with − without: {self.less(scaled, unscaled)}) and reach "
-            f"½ ln N after {steps[0]} and {steps[1]} steps."
+            f"{self.final(scaled)} (with − without: {self.less(scaled, unscaled)}). ½ ln N is "
+            f"reached {self.half(unscaled)} without it, {self.half(scaled)} with it."
         )
 
     def tenth(self, dk: int) -> str:
@@ -137,7 +155,7 @@ class _Told:
         """B-6.3-train: a small d_k without the scale."""
         unscaled, scaled = self.best(dk, UNSCALED), self.best(dk, SCALED)
         return (
-            f"A small d_k (B-6.3-train): at d_k={dk} without the scale the loss falls from about "
+            f"A small d_k (B-6.3-train): at d_k={dk} without the scale the loss goes from about "
             f"{self.uniform:.3f} to {self.final(unscaled)} at the best rate, with it to "
             f"{self.final(scaled)}."
         )
@@ -151,7 +169,7 @@ class _Told:
             cost = f"keeping the first costs {self.less(moved, away)} at d_k={dk}"
             same = "one rate serves both"
             parts.append(
-                f"{word} the best rates are {number(home.lr)} and {number(away.lr)}: "
+                f"{word} the best rates are {self.rate(home)} and {self.rate(away)}: "
                 + (same if moved == away else cost)
             )
         return f"One rate for every d_k (B-5.2-lr), {self.dks[0]} and {dk}: {'; '.join(parts)}."

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from sdpa_check import power, verdict
+from sdpa_check import estimates, power, verdict
 from sdpa_check.records import Outcome, Prediction, Row
 from sdpa_check.theory.saturation import gaussian_rows
 from sdpa_check.training.measures import FINAL, HALF
@@ -29,6 +29,9 @@ BEST_LR = "train.best_lr"
 
 BEST: Final = "best"
 """The parameter ``lr`` of rows whose rate the outcome chose; `BEST_LR` says which it is."""
+
+LOWEST, HIGHEST = "lowest alike", "highest alike"
+"""The parameters ``statistic`` of the least and the largest rate not to be told from the best."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +104,11 @@ def training_rows(results: Results) -> list[Row]:
     """What the trials came to: measured, with intervals over seeds, and not judged.
 
     The final loss of every setting, the steps that it took to ½ ln N, and its difference from the
-    first scaling at the same rate. Then, under ``lr`` = ``best``: the best rate, and the same
-    numbers there; the difference from the first scaling at its own best rate; what the best rate of
-    the first d_k costs at another; and the difference from the first warmup. The rows are the same
-    whichever rates turn out to be the best, so that two runs can be compared.
+    first scaling at the same rate. Then, under ``lr`` = ``best``: the best rate, with the range of
+    those that cannot be told from it, and the same numbers there; the difference from the first
+    scaling at its own best rate; what the best rate of the first d_k costs at another; and the
+    difference from the first warmup. The rows are the same whichever rates turn out to be the best,
+    so that two runs can be compared.
     """
     first, settings = results.settings[0], results.settings
     found = []
@@ -122,7 +126,7 @@ def training_rows(results: Results) -> list[Row]:
 
 def _best_rows(results: Results, s: Setting, first: Setting) -> Iterator[Row]:
     """What is told of a d_k, scaling and warmup at its best rate."""
-    yield _row(BEST_LR, results.best_lr_set(s), s, lr=BEST)
+    yield from _best_lr_rows(results, s)
     for name in (FINAL, HALF):
         yield _row(name, results.estimate(name, s), s, lr=BEST)
     if s.scale != first.scale:
@@ -133,10 +137,20 @@ def _best_rows(results: Results, s: Setting, first: Setting) -> Iterator[Row]:
     if s.dk != first.dk:
         kept = s._replace(lr=results.best(first.dk, s.scale, s.warmup).lr)
         more = results.difference(FINAL, kept, s)
-        yield _row(FINAL, more, s, lr=f"{BEST} at d_k={first.dk}", versus={"lr": BEST})
+        if kept == s:  # nothing was compared, and 0 has no error
+            more = estimates.bare(0.0, more.blocks, more.samples, "")
+        yield _row(FINAL, more, s, lr=f"{BEST} of d_k={first.dk}", versus={"lr": f"own {BEST}"})
     if s.warmup != first.warmup:
         less = results.difference(FINAL, s, results.best(s.dk, s.scale, first.warmup))
         yield _row(FINAL, less, s, lr=BEST, versus={"warmup": first.warmup})
+
+
+def _best_lr_rows(results: Results, s: Setting) -> Iterator[Row]:
+    """The best rate and the range of its like: rates that were tried, each a number of its own."""
+    found = results.best_lr_set(s)
+    for name, rate in ((BEST, found.value), (LOWEST, found.lo), (HIGHEST, found.hi)):
+        alone = estimates.bare(rate or 0.0, found.blocks, found.samples, "")
+        yield _row(BEST_LR, alone, s, lr=BEST, statistic=name)
 
 
 def _row(
@@ -146,9 +160,12 @@ def _row(
     *,
     lr: str | None = None,
     versus: Mapping[str, Any] | None = None,
+    statistic: str | None = None,
 ) -> Row:
     """A number that is measured only; `lr` is what stands for the rate where that was chosen."""
     params: dict[str, Any] = setting._asdict() if lr is None else setting._asdict() | {"lr": lr}
+    if statistic is not None:
+        params["statistic"] = statistic
     if versus is not None:
         params["versus"] = versus
     prediction = Prediction(value=None, kind="none", source="measured only: no theory of training")

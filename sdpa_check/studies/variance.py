@@ -77,18 +77,21 @@ def _asked(nu: float) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]
 
 def _notes(rows: Sequence[Row], designs: Sequence[Design]) -> list[str]:
     notes = []
-    nu = tail_index(designs[0])
+    nu, iqr = tail_index(designs[0]), find(rows, "dot.iqr", dk=designs[0].dk)
+    known = iqr is not None and iqr.prediction.value is not None
     if nu <= 2:
+        judged = "is judged against the exact law" if known else "has no exact prediction here"
         notes.append(
-            f"The components have tail index {nu:g}: their variance is infinite, so q·k has none "
-            "to be predicted and a sample variance only grows with the sample (dot.variance_growth "
-            "is its exponent). The interquartile range exists and is judged against the exact law."
+            f"q·k has tail index {nu:g}: its variance is infinite, so there is none to be "
+            "predicted and a sample variance only grows with the sample (dot.variance_growth is "
+            f"its exponent). The interquartile range exists and {judged}."
         )
     elif nu <= 4:
+        judged = "judged instead" if known else "shown, but has no exact prediction here"
         notes.append(
-            f"The components have tail index {nu:g}: the variance of q·k exists but the fourth "
-            "moment does not, so a sample variance has no normal error bar. Its value is shown "
-            "without one and the interquartile range is judged instead."
+            f"q·k has tail index {nu:g}: its variance exists but the fourth moment does not, so a "
+            "sample variance has no normal error bar. Its value is shown without one and the "
+            f"interquartile range is {judged}."
         )
     more = (_left_over_note(rows, designs), _shared_note(rows, designs[0]))
     return notes + [note for note in more if note]
@@ -106,12 +109,13 @@ def _left_over_note(rows: Sequence[Row], designs: Sequence[Design]) -> str | Non
     found = (find(rows, "dot.iqr", dk=dk) for dk in dks)
     iqrs = [r.prediction.value for r in found if r is not None and r.prediction.value is not None]
     factor = iqrs[-1] / iqrs[0] / math.sqrt(dks[-1] / dks[0])
+    std = ", though the standard deviation does" if tail_index(designs[0]) > 2 else ""
     divisors = ", ".join(f"{iqr / NORMAL_IQR:.4g}" for iqr in iqrs)
     return (
-        f"The scale of q·k grows as d_k^{row.estimate.value:.3f} here (exact "
-        f"{row.prediction.value:.3f}), not as √d_k: after dividing by √d_k the interquartile "
-        f"range of the logits still grows as d_k^{over:.2f}, by a factor of {factor:.3g} from "
-        f"d_k={dks[0]} to {dks[-1]}. To give it that of N(0, 1) one would have to divide by "
+        f"The interquartile range of q·k grows as d_k^{row.estimate.value:.3f} here (exact "
+        f"{row.prediction.value:.3f}), not as √d_k{std}: after dividing by √d_k that of the logits "
+        f"still grows as d_k^{over:.2f}, by a factor of {factor:.3g} from d_k={dks[0]} to "
+        f"{dks[-1]}. To give it that of N(0, 1) one would have to divide by "
         f"{divisors} at d_k={', '.join(map(str, dks))}: --scale iqr."
     )
 
@@ -126,7 +130,7 @@ def _shared_note(rows: Sequence[Row], design: Design) -> str | None:
     if found is None or not found.se or kurtosis is None:
         return None
     alone = (2 + kurtosis) * (found.value / found.se) ** 2
-    if alone > found.samples / 2:
+    if not 1 <= alone <= found.samples / 2:
         return None
     return (
         f"At d_k={design.dk} the {found.samples:.2g} dot products come from queries and keys that "

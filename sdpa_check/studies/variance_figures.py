@@ -13,7 +13,7 @@ from sdpa_check.quantities import Case
 from sdpa_check.quantities.sweeps import slope_weights
 from sdpa_check.records import Component, Design
 from sdpa_check.report.figures import Figure, Panel, Series, values
-from sdpa_check.studies.sweep import series, sweep
+from sdpa_check.studies.sweep import added, has, others, reading, series, sweep
 from sdpa_check.theory import moments
 from sdpa_check.theory.law import DotLaw
 
@@ -55,7 +55,8 @@ def figures(study: Study) -> dict[str, Figure]:
     laws = _laws(study, dks[0]) if plain else []
     cases = [("dot.iqr", Case(designs=(design,))) for design in dict.fromkeys((*seen, *laws))]
     _, samples = sweep(study.inputs, cases, _SAMPLES, study.samples)
-    found = {"histogram": _histograms(seen, samples), "scale": _scale(study, dks)}
+    other = others("d_k", (design.dk for design in seen), dks)
+    found = {"histogram": _histograms(seen, samples, other), "scale": _scale(study, dks)}
     if plain:
         found["tails"] = _tails(laws, samples)
     return found
@@ -76,45 +77,56 @@ def law_text(design: Design) -> str:
     return law + ("" if design.corr == "none" else f", {design.corr}")
 
 
-def _histograms(designs: Sequence[Design], samples: Samples) -> Figure:
+def _histograms(designs: Sequence[Design], samples: Samples, other: str) -> Figure:
+    panels = tuple(_histogram(design, samples["dot", design]) for design in designs)
+    exact = "Curve: exact density." if has(panels, "curve") else ""
     return Figure(
         title=f"Distribution of q·k, {law_text(designs[0])} components",
-        panels=tuple(_histogram(design, samples["dot", design]) for design in designs),
+        panels=panels,
         columns=3,
-        caption="Steps: measured density. Curve: exact density.",
+        caption=" ".join(filter(None, ("Steps: measured density.", exact, added(other)))),
     )
 
 
 def _histogram(design: Design, sample: Sample) -> Panel:
-    std = moments.dot_std(design).value
-    work = cast("DotWork", sample.work)
     law = _exact(design)
-    half = 4.5 * std if std is not None else 6 * (law.iqr() if law else 1.0)
-    edges = np.linspace(-half, half, _BINS + 1)
-    density = _density(work, sample, edges)
-    drawn = [
-        Series(label="measured", kind="steps", x=values(edges + work.pivot), y=values(density))
-    ]
+    centre, half = _window(design, sample, law)
+    edges = centre + np.linspace(-half, half, _BINS + 1)
+    fine, cdf = _cdf(sample)
+    density = np.diff(np.interp(edges, fine, cdf)) / np.diff(edges)
+    drawn = [Series(label="measured", kind="steps", x=values(edges), y=values(density))]
     if law is not None:
         # an even number of points, so that none is the centre, where a density may be infinite
-        x = work.pivot + np.linspace(-half, half, 4 * _BINS + 2)
+        x = centre + np.linspace(-half, half, 4 * _BINS + 2)
         drawn.append(Series(label="exact", kind="curve", x=values(x), y=values(law.density(x))))
-    spread = f"σ = {std:.4g}" if std is not None else "σ = ∞"
+    std = moments.dot_std(design)
+    spread = f", std = {std.value:.4g}" if std.value is not None else ""
     return Panel(
-        title=f"d_k = {design.dk}, {spread}",
+        title=f"d_k = {design.dk}" + (", std = ∞" if std.kind == "infinite" else spread),
         xlabel="q·k",
         ylabel="density",
-        ylim=(0.0, 1.15 * float(density.max())),
+        ylim=(0.0, 1.15 * float(density.max()) or 1.0),
         series=tuple(drawn),
     )
 
 
-def _density(work: DotWork, sample: Sample, edges: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The measured density in each bin, from the counts on the finer logarithmic grid."""
+def _window(design: Design, sample: Sample, law: DotLaw | None) -> tuple[float, float]:
+    """Centre and half the width of a histogram: from theory, where it knows them, or the sample."""
+    mean, std = moments.dot_mean(design).value, moments.dot_std(design).value
+    if mean is not None and std is not None:
+        return mean, 4.5 * std
+    if law is not None:
+        return law.quantile(0.5), 6 * law.iqr()
+    fine, cdf = _cdf(sample)
+    low, median, high = np.interp((0.25, 0.5, 0.75), cdf, fine).tolist()
+    return median, 6 * (high - low) or abs(median)  # all beyond the bins: still a width
+
+
+def _cdf(sample: Sample) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The edges of the fine bins in which q·k was counted, and the measured P(q·k < edge)."""
+    work = cast("DotWork", sample.work)
     counts = sample.replicates.sums["histogram"].sum(axis=0)
-    fine = work.grid.edges()[1:-1]
-    cdf = np.cumsum(counts)[:-1] / counts.sum()
-    return np.asarray(np.diff(np.interp(edges, fine, cdf)) / np.diff(edges))
+    return work.pivot + work.grid.edges()[1:-1], np.cumsum(counts)[:-1] / counts.sum()
 
 
 def _exact(design: Design) -> DotLaw | None:
@@ -138,7 +150,8 @@ def _scale(study: Study, dks: list[int]) -> Figure:
     """Std, where there is one, and IQR against d_k; the IQR by law, its exponent in the legend."""
     xs = sorted({*_SWEEP, *dks})
     drawn: dict[str, list[Series]] = {"dot.std": [], "dot.iqr": []}
-    for number, law in enumerate(_laws(study, xs[0])):
+    laws = _laws(study, xs[0])
+    for number, law in enumerate(laws):
         finite = moments.dot_std(law).value is not None
         names = ["dot.iqr", "dot.std"] if number == 0 and finite else ["dot.iqr"]
         cases = [(name, Case(designs=(replace(law, dk=dk),))) for dk in xs for name in names]
@@ -153,7 +166,7 @@ def _scale(study: Study, dks: list[int]) -> Figure:
             ylabel=titles[name],
             xscale="log2",
             yscale="log",
-            series=(*found, _guide(found[0])),
+            series=(*found, *_guide(found[0])),
         )
         for name, found in drawn.items()
         if found
@@ -162,16 +175,25 @@ def _scale(study: Study, dks: list[int]) -> Figure:
         title="Scale of q·k against d_k",
         panels=panels,
         columns=2,
-        caption="Points: measured, with 95 % intervals. Lines: exact. Exponents: slope of ln IQR "
-        f"on ln d_k from {xs[0]} to {xs[-1]}.",
+        caption=reading(
+            panels,
+            f"Dotted: √d_k through the last point of {law_text(laws[0])}."
+            if has(panels, "guide")
+            else "",
+            f"Exponents: slope of ln IQR on ln d_k from {xs[0]} to {xs[-1]}.",
+            added(others("d_k", xs, dks), ", ".join(map(law_text, laws[1:]))),
+        ),
     )
 
 
-def _guide(first: Series) -> Series:
-    """The line ∝ √d_k through the last point of a series."""
-    x, y = first.x[-1] or 1.0, first.y[-1] or 1.0
+def _guide(first: Series) -> list[Series]:
+    """The line ∝ √d_k through the last point of a series, where there is one."""
+    points = [(x, y) for x, y in zip(first.x, first.y, strict=True) if x and y]
+    if not points:
+        return []
+    x, y = points[-1]
     line = [y * math.sqrt((at or 1.0) / x) for at in first.x]
-    return Series(label="∝ √d_k", kind="guide", x=first.x, y=values(line))
+    return [Series(label="∝ √d_k", kind="guide", x=first.x, y=values(line))]
 
 
 def _exponents(rows: Sequence[Row]) -> str:
@@ -182,7 +204,8 @@ def _exponents(rows: Sequence[Row]) -> str:
 
     fitted = slope([row.estimate.value for row in rows if row.estimate])
     exact = [row.prediction.value for row in rows if row.prediction.value]
-    return f"exponent {fitted:.3f}" + (f", exact {slope(exact):.3f}" if len(exact) > 1 else "")
+    text = "exponent not measured" if math.isnan(fitted) else f"exponent {fitted:.3f}"
+    return text + (f", exact {slope(exact):.3f}" if len(exact) > 1 else "")
 
 
 def _tails(designs: Sequence[Design], samples: Samples) -> Figure:
@@ -201,7 +224,11 @@ def _tails(designs: Sequence[Design], samples: Samples) -> Figure:
     return Figure(
         title=f"Tails of q·k at d_k = {designs[0].dk}",
         panels=(panel,),
-        caption="Points: measured, with 95 % intervals. Lines: exact.",
+        caption=reading(
+            (panel,),
+            "The points of a law share samples: neighbours go astray together.",
+            added(", ".join(map(law_text, designs[1:]))),
+        ),
     )
 
 

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, Unpack
 from sdpa_check import verdict
 from sdpa_check.checks import Check
 from sdpa_check.claims import registry
+from sdpa_check.errors import InputError
 from sdpa_check.inputs import Options, resolve
 from sdpa_check.quantities import ExactQuantity, quantity
+from sdpa_check.quantities.params import PARAMS
 from sdpa_check.records import MOVED, THEORY, ClaimText, Outcome, Prediction, Row
 from sdpa_check.studies import compare
 from sdpa_check.studies.study import Study, conduct
@@ -72,24 +74,40 @@ def study(
         "select": list(select),
         "ignore": list(ignore),
     }
-    found = conduct(
-        "verify",
-        _checks(chosen),
-        inputs,
-        design,
-        lambda _: _notes(left_out),
-        population=_checks(claims),
-        finish=lambda rows: _explained(chosen, rows),
-    )
+    try:
+        found = conduct(
+            "verify",
+            _checks(chosen),
+            inputs,
+            design,
+            lambda _: _notes(left_out),
+            population=_checks(claims),
+            finish=lambda rows: _explained(chosen, rows),
+        )
+    except InputError as error:
+        raise _located(error, chosen, str(design["file"])) from error
     if baseline is None or found.run.stopped:
         return found
     return replace(found, run=_compared(baseline, found.run))
 
 
+def _located(error: InputError, claims: Sequence[Claim], file: str) -> InputError:
+    """An error that only the sampling met, by the file and the claim, where one alone fits it."""
+    name = error.where.removeprefix("--")
+    if name not in PARAMS:
+        return error
+    some = [each for each in claims if str(error.got) in str(each.params.get(name))]
+    found = some[0].named(error) if len(some) == 1 else error
+    return InputError(f"{file}: {found.where}", found.got, found.want, found.hint)
+
+
 def _compared(baseline: Run, run: Run) -> Run:
     """The run with a row for every number that the baseline has as well."""
     kept = [row for row in baseline.rows if not row.id.startswith(MOVED)]
-    rows = (*run.rows, *compare.rows(replace(baseline, rows=tuple(kept)), run))
+    rows = (
+        *run.rows,
+        *compare.rows(replace(baseline, rows=tuple(kept)), run, ("the baseline", "this run")),
+    )
     outcome, code = verdict.conclude(rows)
     return replace(run, rows=rows, outcome=outcome, exit_code=code)
 

@@ -40,9 +40,7 @@ ORIGIN = Centre(0.0, 1.0)
 
 def checked(x: ArrayLike, block_axis: int | None = None) -> tuple[NDArray[Any], int | None]:
     """The data as a vector, slices along the block axis one after the other, and their number."""
-    array, blocks = np.asarray(x), None
-    if array.dtype.kind not in "iuf":
-        raise InputError("x", str(array.dtype), "real numbers", "convert it to float32 first")
+    array, blocks = _array(x), None
     if array.size < 2:
         raise InputError("x", f"{array.size} data", "at least 2")
     if block_axis is not None:
@@ -59,6 +57,19 @@ def checked(x: ArrayLike, block_axis: int | None = None) -> tuple[NDArray[Any], 
         got = f"{nan} NaN and {infinite} infinite among {flat.size} data"
         raise InputError("x", got, "finite numbers", "find out where they come from")
     return flat, blocks
+
+
+def _array(x: ArrayLike) -> NDArray[Any]:
+    try:
+        array = np.asarray(x)
+    except (TypeError, ValueError, RuntimeError) as error:  # rows of unequal length; tensors
+        want = "an array of real numbers, or what numpy makes one of"
+        raise InputError("x", type(x).__name__, want, f"numpy: {error}") from error
+    if array.dtype.kind not in "iuf":
+        got = f"{type(x).__name__} of {array.dtype}"
+        hint = "convert it to float32 first" if array.dtype.kind in "bV" else ""  # V: bfloat16
+        raise InputError("x", got, "real numbers", hint)
+    return array
 
 
 def whole(value: int, low: int, high: int, where: str = "k") -> int:

@@ -108,7 +108,7 @@ def log_product_cf(query: Component, key: Component, t: ComplexArray) -> Complex
 def _joint_scale(query: Component, key: Component) -> float:
     for component in (query, key):
         if component.mean != 0:
-            raise InputError("mean", component.mean, "0: this exact law needs zero means")
+            raise InputError("mean", component.mean, "0")
     return component_scale(query) * component_scale(key)
 
 

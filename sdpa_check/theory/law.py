@@ -210,7 +210,7 @@ def _standard_law(design: Design) -> StandardLaw:
     if kind != "none":
         raise InputError("corr", design.corr, "none: under dependence only Gaussian laws are exact")
     if query.mean != 0 or key.mean != 0:
-        raise InputError("mean", (query.mean, key.mean), "0: this exact law needs zero means")
+        raise InputError("mean", (query.mean, key.mean), "0")
     pair = _standard_member(query), _standard_member(key)
     if not names <= set(BOUNDED):
         t, log_cf = _ray_log_cf(*pair)

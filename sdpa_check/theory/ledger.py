@@ -201,7 +201,7 @@ def _capped_law(design: Design, squash: Squash) -> _Moments:
     try:
         value = squashed_mean_square(DotLaw(design), squash)
     except InputError as error:
-        none = absent(str(error))
+        none = absent(f"an exact law needs {error.where} {error.want}")
         return none, none, none
     square = exact(value, "E f² = ∫ 4 f f′ P(q·k > z) dz, the exact law of q·k")
     return exact(0.0, "E f = 0 by symmetry"), square, square

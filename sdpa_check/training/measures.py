@@ -38,7 +38,7 @@ class Measure:
         name: of the quantity.
         formula: what it is, in one line.
         unit: of the number.
-        of: trial, curve → the number; ∞ where there is none.
+        of: trial, curve → the number; not finite where there is none.
         missing: what a trial did that has none.
     """
 
@@ -60,7 +60,7 @@ def _final(loss: tuple[float, ...]) -> float:
 
 
 def half_steps(trial: Trial, curve: Curve) -> float:
-    """The step at which the prediction loss first falls to ½ ln N, ∞ if it never does.
+    """The step at which the prediction loss first falls to ½ ln N, NaN if it never does.
 
     The curve is taken as linear between the middles of its windows.
     """
@@ -74,7 +74,7 @@ def half_steps(trial: Trial, curve: Curve) -> float:
         before = curve.prediction[i - 1]
         share = (before - bound) / (before - loss) if math.isfinite(before) else 1.0
         return float(middles[i - 1] + share * (middles[i] - middles[i - 1]))
-    return math.inf
+    return math.nan
 
 
 MEASURES: Final = {
@@ -99,7 +99,7 @@ MEASURES: Final = {
             formula="steps until the prediction loss has fallen to ½ ln N",
             unit="steps",
             of=half_steps,
-            missing="never got there",
+            missing="did not reach ½ ln N",
         ),
     )
 }
@@ -147,16 +147,24 @@ class Results:
         """The mean of its differences setting − other, seed by seed."""
         with np.errstate(invalid="ignore"):  # ∞ − ∞
             pairs = self.values(name, setting) - self.values(name, other)
-            return self._mean(name, pairs)
+            return self._mean(name, pairs, " in one of the two trials or both")
 
-    def _mean(self, name: str, values: NDArray[np.float64]) -> Estimate:
+    def _mean(self, name: str, values: NDArray[np.float64], where: str = "") -> Estimate:
         """The mean with its error; `samples` are the trials behind it."""
-        count, lost = len(values), int((~np.isfinite(values)).sum())
+        count, lost = len(values), _without(values)
         if lost:
-            reason = f"not available ({lost} of {count} seeds {MEASURES[name].missing})"
+            reason = f"not available ({lost} of {count} seeds {MEASURES[name].missing}{where})"
             return estimates.bare(float(values.mean()), count, count, reason)
         seeds = Replicates({"value": values}, count)
         return estimates.function_of_means(seeds, lambda m: m["value"], samples=count)
+
+    def steps(self, setting: Setting) -> int:
+        """How many steps its trainings have."""
+        return next(trial.steps for trial, _ in self._of[setting].values())
+
+    def lost(self, name: str, setting: Setting) -> int:
+        """How many seeds of a setting do not have the number."""
+        return _without(self.values(name, setting))
 
     def best(self, dk: int, scale: str, warmup: int) -> Setting:
         """A scaling at the rate of its least final loss, mean over seeds; the smaller of equals.
@@ -192,6 +200,10 @@ class Results:
                 if more.lo is not None and more.lo <= 0:
                     rates.append(s.lr)
         return replace(of_best, value=best.lr, se=None, lo=min(rates), hi=max(rates), withheld="")
+
+
+def _without(values: NDArray[np.float64]) -> int:
+    return int((~np.isfinite(values)).sum())
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,7 +134,8 @@ def run(
         executor: where trials run instead.
         finished: called with everything that is known, whenever that has become more.
     """
-    found = {trial: curve for trial, curve in (known or {}).items() if trial in set(trials)}
+    wanted = set(trials)
+    found = {trial: curve for trial, curve in (known or {}).items() if trial in wanted}
     groups = list(_groups([trial for trial in trials if trial not in found]))
     with engine.single_threaded_blas():
         for group, curves in _completed(groups, root_seed, jobs, executor):

@@ -99,12 +99,12 @@ def test_the_check_of_a_computed_claim():
 @pytest.mark.parametrize(
     ("params", "place", "want"),
     [
-        ({}, "var: dk", "d_k"),
+        ({}, "var: params.dk", "d_k"),
         ({"dk": 64, "dist": "gausian"}, "var: ", "gaussian"),
-        ({"dk": 64, "corr": "equi:2"}, "var: --corr", "equi"),
+        ({"dk": 64, "corr": "equi:2"}, "var: params.corr", "equi"),
         ({"dk": 64, "dist": "t"}, "var: ", "df"),
-        ({"dk": [8, 64]}, "var: dk", "one design"),
-        ({"dk": 99999}, "var: --dk", "16384"),
+        ({"dk": [8, 64]}, "var: params.dk", "one design"),
+        ({"dk": 99999}, "var: params.dk", "16384"),
     ],
 )
 def test_an_unusable_value_names_the_claim(params, place, want):
@@ -116,7 +116,7 @@ def test_an_unusable_value_names_the_claim(params, place, want):
 
 def test_a_scale_may_need_another_parameter():
     claim = dataclasses.replace(ENTROPY, params={**ENTROPY.params, "scale": "sqrt_dmodel"})
-    with pytest.raises(InputError, match="flatter: --dmodel"):
+    with pytest.raises(InputError, match=r"flatter: params\.dmodel"):
         claim.check()
 
 
@@ -138,7 +138,7 @@ def test_every_parameter_is_given_or_may_be_left_out(name):
         return
     with pytest.raises(InputError) as caught:
         claim.check()
-    assert caught.value.where == f"var: {needed[0]}"
+    assert caught.value.where == f"var: params.{needed[0]}"
     assert caught.value.got is None
 
 

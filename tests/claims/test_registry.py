@@ -27,6 +27,22 @@ quantity = "softmax.weights"
 params = { logits = [0, 0] }
 stated = [0.5, 0.5]
 """
+PIPELINE = """
+[[claim]]
+id = "my-std"
+statement = "the logits have standard deviation 1"
+quantity = "ledger.std"
+params = { dk = 64, keys = 8, pipeline = "scale:sqrt" }
+stated = 1
+"""
+SCALED = """
+[[claim]]
+id = "my-std"
+statement = "the logits have standard deviation 1"
+quantity = "logit.std"
+params = { dk = 64, scale = "sqrt" }
+stated = 1
+"""
 DOCUMENTARY = """
 [[claim]]
 id = "my-word"
@@ -146,22 +162,34 @@ BAD = {
     ),
     "an unknown law": (
         but(GOOD, "params", '{ dk = 64, dist = "gausian" }'),
-        "my-var: ",
+        "my-var: params.dist",
         "gaussian",
     ),
     "an unknown scale": (
         'params = { dk = 64, scale = "sqr" }\n'.join(
             but(GOOD, "quantity", '"logit.std"').split("params = { dk = 64 }\n")
         ),
-        "my-var: ",
+        "my-var: params.scale",
         "sqrt",
     ),
-    "d_k out of range": (but(GOOD, "params", "{ dk = 0 }"), "my-var: ", "from 1"),
-    "no d_k": (but(GOOD, "params", "{ }"), "my-var: dk", "d_k"),
-    "several d_k at once": (but(GOOD, "params", "{ dk = [8, 64] }"), "my-var: dk", "one design"),
-    "no keys": (but(GOOD, "quantity", '"softmax.entropy"'), "my-var: keys", "number of keys"),
-    "no threshold": (but(GOOD, "quantity", '"dot.exceedance"'), "my-var: threshold", "number > 0"),
-    "no logits": (without(EXACT, "params"), "my-row: logits", "a list of numbers"),
+    "d_k out of range": (but(GOOD, "params", "{ dk = 0 }"), "my-var: params.dk", "from 1"),
+    "no d_k": (but(GOOD, "params", "{ }"), "my-var: params.dk", "d_k"),
+    "several d_k at once": (
+        but(GOOD, "params", "{ dk = [8, 64] }"),
+        "my-var: params.dk",
+        "one design",
+    ),
+    "no keys": (
+        but(GOOD, "quantity", '"softmax.entropy"'),
+        "my-var: params.keys",
+        "number of keys",
+    ),
+    "no threshold": (
+        but(GOOD, "quantity", '"dot.exceedance"'),
+        "my-var: params.threshold",
+        "number > 0",
+    ),
+    "no logits": (without(EXACT, "params"), "my-row: params.logits", "a list of numbers"),
     "a bad relation": (more(GOOD, 'relation = "less"'), "my-var: relation", "'at most'"),
     "a bad outcome": (more(GOOD, 'expected = "wrong"'), "my-var: expected", "'refuted'"),
     "a negative band": (more(GOOD, "band = -1"), "my-var: band", "≥ 0"),
@@ -220,9 +248,51 @@ BAD = {
     ),
     "a control that cannot be used": (
         more(GOOD, 'control = { dist = "gausian" }'),
-        "my-var: control: ",
+        "my-var: control.dist",
         "gaussian",
     ),
+    "an empty control": (more(GOOD, "control = { }"), "my-var: control", "a change"),
+    "a control that changes nothing": (
+        more(GOOD, "control = { dk = 64, sigma = 1.0 }"),
+        "my-var: control",
+        "a change",
+    ),
+    "a control that changes nothing of one claim": (
+        more(GOOD, "each = { dk = [8, 64] }", "control = { dk = 64 }"),
+        "my-var[dk=64]: control",
+        "a change",
+    ),
+    "a control with a bad pipeline": (
+        more(PIPELINE, 'control = { pipeline = "scale:sqr" }'),
+        "my-std: control.pipeline",
+        "scale:RULE",
+    ),
+    "a bad pipeline": (
+        but(PIPELINE, "params", '{ dk = 64, keys = 8, pipeline = "foo" }'),
+        "my-std: params.pipeline",
+        "softcap",
+    ),
+    "a pipeline that cannot act": (
+        but(PIPELINE, "params", '{ dk = 63, keys = 8, pipeline = "rope" }'),
+        "my-std: params.pipeline",
+        "even",
+    ),
+    "a comparison with a bad scale": (
+        more(SCALED, 'versus = { scale = "sqr" }'),
+        "my-std: versus.scale",
+        "sqrt",
+    ),
+    "a rule without its width": (
+        but(SCALED, "params", '{ dk = 64, scale = "sqrt_dmodel" }'),
+        "my-std: params.dmodel",
+        "an integer",
+    ),
+    "a law without its parameter": (
+        but(GOOD, "params", '{ dk = 64, dist = "t" }'),
+        "my-var: params.d",
+        "df = 5",
+    ),
+    "a single pair of brackets": ("[claim]\nid = 'x'\n", "", "[[claim]], in two pairs"),
     "a documentary claim with params": (
         more(DOCUMENTARY, "params = { dk = 8 }"),
         "my-word: params",
@@ -297,6 +367,84 @@ def test_a_file_that_cannot_be_read(tmp_path, monkeypatch):
     (tmp_path / "latin.toml").write_bytes(b"# \xe9\n")
     with pytest.raises(InputError, match="a readable TOML file"):
         load(tmp_path / "latin.toml")
+
+
+REFUSED = {
+    "too few numbers": (
+        but(EXACT, "stated", "[0.5]"),
+        "my-row: stated: got [0.5], want 2 numbers for softmax.weights",
+    ),
+    "too many numbers in a control": (
+        more(EXACT, "control = { stated = [0, 0, 0] }"),
+        "my-row: control.stated: got [0.0, 0.0, 0.0], want 2 numbers for softmax.weights",
+    ),
+    "too many numbers for what is sampled": (
+        more(GOOD, "control = { stated = [1, 2] }"),
+        "my-var: control.stated: got [1.0, 2.0], want one number for dot.variance",
+    ),
+    "a statistic that a quantity does not have": (
+        but(
+            but(SCALED, "quantity", '"logit.max"'),
+            "params",
+            '{ dk = 8, keys = 8, scale = "dk", statistic = "rms" }',
+        ),
+        "my-std: params.statistic: got 'rms', want one of mean, median, q05, q95",
+    ),
+    "a row that is too long": (
+        without(but(EXACT, "quantity", '"softmax.shift_error"'), "params").replace(
+            "stated = [0.5, 0.5]", "params = { logits = [0, 2000], shift = 1 }\nstated = 0"
+        ),
+        "my-row: params.logits: got [0.0, 2000.0], want at most 64 logits",
+    ),
+    "nothing for d_k": (but(GOOD, "params", "{ }"), "my-var: params.dk: got missing, want d_k"),
+    "true for d_k": (
+        but(GOOD, "params", "{ dk = [8, true] }"),
+        "my-var: params.dk: got [8, true], want an integer",
+    ),
+    "a table for a number": (
+        but(GOOD, "stated", "{ a = true, b = 'c' }"),
+        "my-var: stated: got { a = true, b = 'c' }, want a number",
+    ),
+    "nothing": ("", "got missing, want at least one [[claim]] block"),
+}
+"""What only a file as a whole is refused for → the text, and the error behind the file's name."""
+
+
+@pytest.mark.parametrize(("text", "message"), REFUSED.values(), ids=REFUSED)
+def test_a_bad_file_is_refused_before_anything_is_sampled(tmp_path, text, message):
+    path = tmp_path / "claims.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError) as caught:
+        load(path)
+    assert str(caught.value).startswith(f"{path}: {message}")
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path):
+    path = tmp_path / "claims.toml"
+    path.write_text(GOOD.lstrip(), encoding="utf-8-sig")
+    assert [claim.id for claim in load(path)] == ["my-var"]
+
+
+def test_a_file_and_a_claim_may_have_one_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("my-var").write_text(but(GOOD, "params", "{ }"), encoding="utf-8")
+    with pytest.raises(InputError, match=r"^my-var: my-var: params\.dk: "):
+        load(Path("my-var"))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "hint"),
+    [
+        ("nope", ""),
+        ("a-var", "did you mean 'A-var'?"),
+        ("a-VAR[dk=8]", "did you mean 'A-var[dk=8]'?"),
+        ("A-varaint", "did you mean 'A-variant'?"),
+        ("c-*", "did you mean 'C-var'?"),
+        ("x*", ""),
+    ],
+)
+def test_the_nearest_id(wanted, hint):
+    assert registry.nearest(wanted, ["C-var", "A-var[dk=8]", "A-variant", "entropy"]) == hint
 
 
 @pytest.fixture

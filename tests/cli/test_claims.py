@@ -86,6 +86,9 @@ def test_nothing_selected_is_no_error(invoke):
         ("claims list --format csv", ["--format", "table"]),
         ("claims show B-8.3-scor", ["ID: got 'B-8.3-scor'", "did you mean"]),
         ("claims show x", ["ID: got 'x'", "sdpa-check claims list"]),
+        ("claims show a-var", ["did you mean 'A-var'?"]),
+        ("claims show A-s*", ["one id, see", "it matches A-std, A-scaled, A-softmax-20, A-sat-8"]),
+        ("claims show x*", ["ID: got 'x*', want one id, see sdpa-check claims list"]),
         ("claims show B-8.2 --run nowhere.json", ["--run: got 'nowhere.json'"]),
         ("claims quantities dot.varianc", ["NAME", "did you mean 'dot.variance'?"]),
     ],
@@ -122,6 +125,12 @@ def test_show_of_a_list_has_a_line_for_each(invoke):
     alone = invoke("claims show A-std[dk=64]").out
     assert alone.startswith("A-std[dk=64]: ")
     assert "dk=8 " not in alone
+
+
+def test_claims_that_differ_in_nothing_shown_have_no_table(invoke):
+    out = invoke("claims show A-sat-64").out
+    assert "\n\n\n" not in out
+    assert out.endswith("\n\nfor each of keys=64, keys=1024\n")
 
 
 @pytest.fixture

@@ -150,8 +150,14 @@ class TestTexts:
             fraction("--precision", text)
 
     def test_lists(self):
-        assert integers("--dk", ["8,64", " 512 ", "1e3,"]) == [8, 64, 512, 1000]
-        assert words(["none, sqrt", "dk", ","]) == ["none", "sqrt", "dk"]
+        assert integers("--dk", ["8,64", " 512 ", "1e3"]) == [8, 64, 512, 1000]
+        assert words("--scale", ["none, sqrt", "dk"]) == ["none", "sqrt", "dk"]
+
+    @pytest.mark.parametrize("texts", [[""], [" "], [","], ["4,,8"], ["4,"], [",4"], ["4", ""]])
+    def test_no_entry_of_a_list_is_empty(self, texts):
+        for read in (integers, words):
+            with pytest.raises(InputError, match=r"--dk: got .* none of them empty"):
+                read("--dk", texts)
 
     def test_an_absent_option_stays_absent(self):
         assert optional(integer, "--samples", None) is None

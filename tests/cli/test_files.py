@@ -101,6 +101,22 @@ def test_out(invoke, tmp_path):
     assert not Path("outputs").exists()
 
 
+def test_a_number_in_a_file_of_options_names_a_directory_too(invoke, tmp_path):
+    (tmp_path / "options.toml").write_text("out = 5\n")
+    assert invoke(f"{LINE} --no-plot --config options.toml").code == 4
+    assert set(contents(tmp_path / "5")) == RUN
+
+
+@pytest.mark.parametrize("name", ["run.json", "table.md", "figures.json", "partial.npz"])
+def test_a_folder_where_a_file_is_to_be_written(invoke, tmp_path, name):
+    (tmp_path / "here" / name).mkdir(parents=True)
+    result = invoke(f"{LINE} --no-plot --out here")
+    assert (result.code, result.out) == (2, "")
+    path = str(Path("here") / name)
+    assert result.err == f"error: --out: got {path!r}, want a file or nothing there; a folder\n"
+    assert [path.name for path in (tmp_path / "here").iterdir()] == [name]
+
+
 def test_the_figures_of_an_earlier_run_do_not_stay(invoke):
     old = Figure(title="old", panels=(Panel(),))
     save_figures(Path("here"), {"old": old, "histogram": old}, 1)

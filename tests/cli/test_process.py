@@ -144,6 +144,39 @@ class TestClosedPipe:
         assert done.returncode == code
         assert directory.exists() == ("samples" in line)
 
+    BOTH = (
+        ("variance --dk 4 --dist rademacher --samples 4096 --no-plot", 4),
+        ("variance --dk 4 --dist rademacher --samples 4096 --no-plot --stderr junit", 4),
+        ("variance --dk 0", 2),
+        ("varianse", 2),
+        ("claims list", 0),
+        ("claims", 2),
+        ("", 2),
+    )
+
+    @pytest.mark.parametrize(("line", "code"), BOTH)
+    @pytest.mark.parametrize("ends", ["2>&1 | true", "2> >(true) | true", "2> >(true) >table"])
+    def test_both_streams(self, line, code, ends):
+        whole = " ".join([*COMMAND, line, ends])
+        done = subprocess.run(
+            ["bash", "-o", "pipefail", "-c", whole], check=False, capture_output=True, timeout=60
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (code, b"", b"")
+        assert Path("outputs/variance").exists() == ("samples" in line)
+
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
+    @pytest.mark.parametrize(("line", "code"), [BOTH[0], BOTH[2]])
+    def test_what_stderr_cannot_take_is_lost(self, line, code):
+        with Path("/dev/full").open("w") as full:
+            done = subprocess.run(
+                [*COMMAND, *line.split()],
+                check=False,
+                stdout=subprocess.PIPE,
+                stderr=full,
+                timeout=60,
+            )
+        assert done.returncode == code
+
     def test_head(self, tmp_path):
         line = " ".join([*COMMAND, "saturation --dk 4 --keys 8 --samples 4096 --format json"])
         done = subprocess.run(

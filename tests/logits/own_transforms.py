@@ -48,6 +48,15 @@ def raising(x):
     raise ZeroDivisionError("of its own")
 
 
+def leaving(x):
+    raise SystemExit(0)
+
+
+def talking(x):
+    print("hello")  # noqa: T201, what it is for
+    return x
+
+
 def infinite(x):
     return np.where(x > 0, np.inf, x)
 

@@ -61,6 +61,7 @@ def test_nan_that_was_there_before_is_not_the_functions_fault(block):
         ("ragged", "it raised ValueError"),
         ("nan", "it made NaN out of finite numbers"),
         ("raising", "it raised ZeroDivisionError: of its own"),
+        ("leaving", "it raised SystemExit: 0"),
     ],
 )
 def test_a_function_that_breaks_its_contract(block, kind, function, message):
@@ -79,6 +80,7 @@ def test_a_function_that_breaks_its_contract(block, kind, function, message):
         ("own_transforms:NUMBER", "NUMBER of own_transforms is no function"),
         ("not_there_at_all:f", "importing not_there_at_all failed: ModuleNotFoundError"),
         ("own_broken:f", "importing own_broken failed: RuntimeError: no licence"),
+        ("own_leaving:f", "importing own_leaving failed: SystemExit: bye"),
     ],
 )
 def test_a_function_that_cannot_be_loaded(block, target, message):
@@ -93,6 +95,11 @@ def test_a_function_that_cannot_be_loaded(block, target, message):
 def test_a_target_that_is_none(text):
     with pytest.raises(InputError, match="is not module:function"):
         parse(text)
+
+
+def test_what_a_function_prints_is_not_among_the_results(block, capsys):
+    block(4, 3, 2).run(parse("user:own_transforms:talking"))
+    assert capsys.readouterr() == ("", "hello\n")
 
 
 def test_parsing_imports_nothing():

@@ -50,6 +50,37 @@ def test_precision(design, dtype):
     assert scores.vectors(generator, design, design.query, 3, NONE).dtype == dtype
 
 
+@pytest.mark.parametrize(
+    ("corr", "df", "df_k", "index"),
+    [
+        ("none", 3.0, 5.0, 3.0),
+        ("none", 5.0, 3.0, 3.0),
+        ("equi:0.5", 3.0, 3.0, 3.0),
+        ("qk:0.5", 3.0, 3.0, 1.5),
+        ("qk:-1", 3.0, 3.0, 1.5),
+        ("qk:0", 3.0, 3.0, 3.0),
+        ("qk:0.5", 9.0, 2.0, 2.0),
+    ],
+)
+def test_a_key_that_follows_its_query_brings_its_square(corr, df, df_k, index):
+    query, key = component("t", df=df), component("t", df=df_k)
+    assert scores.tail_index(Design(dk=5, query=query, key=key, corr=corr)) == index
+
+
+def test_the_tail_of_a_correlated_pair_has_half_the_index():
+    """Hill's estimate from the largest thousandth of 2^22 pairs, d = 1: within 5 of its errors.
+
+    The bias of s = 0.9 q² + … at that depth is below 5 %. False-alarm rate 6e-7.
+    """
+    design = Design(dk=1, query=component("t", df=2.0), key=component("t", df=2.0), corr="qk:0.9")
+    generator = np.random.default_rng(5)
+    q = scores.vectors(generator, design, design.query, 1 << 22, NONE).astype(float)[0]
+    z = scores.vectors(generator, design, design.key, 1 << 22, NONE).astype(float)[0]
+    top = np.sort(np.abs(q * (0.9 * q + math.sqrt(1 - 0.81) * z)))[-4196:]
+    found = 1 / np.log(top[1:] / top[0]).mean()
+    assert abs(found - scores.tail_index(design)) < 0.05 + 5 / math.sqrt(4195)
+
+
 @pytest.mark.parametrize("design", [PLAIN, MEANS, AR1, Design(dk=5, corr="equi:0.2")])
 def test_vectors_are_those_of_the_law(design):
     found = scores.vectors(np.random.default_rng(1), design, design.query, 7, NONE)

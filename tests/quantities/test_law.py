@@ -93,6 +93,50 @@ def test_predictions_where_there_is_no_law():
     assert estimate("dot.exceedance", case(lattice, threshold=5), measured(lattice)).se is None
 
 
+def test_quantiles_of_a_lattice_have_no_error_bar():
+    """All numbers of a bin are one: where in it that lies no spread between blocks can tell."""
+    lattice = Design(dk=16, **law("rademacher"))
+    found = estimate("dot.iqr", case(lattice), measured(lattice))
+    assert found.se is None
+    assert "lattice" in found.withheld
+
+
+class TestHill:
+    """Pareto data of index ν, P(x > z) = z^−ν, whose bins end at 2^60."""
+
+    @staticmethod
+    def found(x, level=None):
+        work = DotWork(PLAIN, 8)
+        counts = np.array([work.grid.counts(row) for row in x])
+        sums = {"tile": np.full(len(x), float(x.shape[1])), "histogram": counts}
+        sample = Sample(work=work, replicates=Replicates(sums, len(x)))
+        asked = Case(designs=(PLAIN,), level=level)
+        return quantity("dot.tail_index").estimate(asked, (sample,))
+
+    @staticmethod
+    def pareto(nu):
+        signs = np.random.default_rng(1).choice([-1.0, 1.0], (COUNT, 20000))
+        return signs * np.random.default_rng(0).random((COUNT, 20000)) ** (-1 / nu)
+
+    @pytest.mark.parametrize("nu", [3.0, 1.0, 0.3, 0.2, 0.12])
+    def test_what_lies_beyond_the_bins_is_censored(self, nu):
+        """At ν = 0.12 two thirds of the tail are. A bin of 1/128 octave moves ν by 1 % at most."""
+        found, x = self.found(self.pareto(nu), 0.99), np.abs(self.pareto(nu))
+        u, end = np.quantile(x, 0.99), 2.0**60
+        tail = x[x > u]
+        twin = (tail < end).sum() / np.log(np.minimum(tail, end) / u).sum()
+        assert found.value == pytest.approx(twin, rel=0.01)
+        assert abs(found.value - nu) < 7.5 * found.se  # 19 degrees of freedom: 4e-7
+        if nu < 0.2:
+            assert (tail >= end).mean() > 0.6
+
+    def test_there_is_none_where_the_tail_begins_beyond_them(self):
+        found = self.found(self.pareto(0.05), 0.99)
+        assert math.isnan(found.value)
+        assert found.se is None
+        assert "beyond the bins" in found.withheld
+
+
 AGREEING = {
     "gaussian": Design(dk=64),
     "means": Design(dk=16, query=Component(mean=0.5), key=Component(mean=1.0, sigma=2.0)),

@@ -192,7 +192,7 @@ def test_without_an_error_a_number_ends_at_the_first_digit_of_it():
     assert ledger_table._short(found(-15.749412, 9.2e-4)) == "-15.75"
     assert ledger_table._short(found(0.0, 0.02)) == "0.00"
     assert ledger_table._short(found(1.25, None, "not available")) == "1.25 ± n/a"
-    assert ledger_table._short(found(float("nan"), None, "not available")) == "nan ± n/a"
+    assert ledger_table._short(found(float("nan"), None, "not available")) == "n/a"
     assert ledger_table._short(found(3.0, float("inf"))) == "3 ± ∞"
     assert ledger_table._short(None) == "—"
 

@@ -350,15 +350,34 @@ def test_error_bars_end_where_the_interval_ends():
     assert axes.get_ylim()[1] > 7.0
 
 
+@pytest.mark.parametrize("lo", [0.0, -1.0])
+@pytest.mark.parametrize("rows", [(), ("a", "b", "c")])
+def test_of_an_interval_that_reaches_zero_a_log_axis_shows_the_upper_part(lo, rows):
+    # The last value is 0: it has no point, and no bar either.
+    value, at = (4.0, 2.0, 0.0), (0.0, 1.0, 2.0)
+    x, y = (value, at) if rows else (at, value)
+    series = _series(x=x, y=y, lo=(3.0, lo, lo), hi=(5.0, 3.0, 1.5))
+    axes = _axes(Panel(**{"xscale" if rows else "yscale": "log"}, rows=rows, series=(series,)))
+    bars, points = ([xy[:: -1 if rows else 1] for xy in line] for line in _lines(axes)[:2])
+    assert bars[:4] == [[0.0, 3.0], [0.0, 5.0], [1.0, 2.0], [1.0, 3.0]]
+    assert points == [[0.0, 4.0], [1.0, 2.0]]
+    drawn = axes.lines[0].get_xydata()[6:8]
+    assert not np.isfinite(drawn).all(axis=1).all()
+    edge = axes.get_xlim()[0] if rows else axes.get_ylim()[0]
+    assert edge > 1
+
+
+def test_a_linear_axis_shows_intervals_below_zero():
+    series = _series(y=(1.0, 2.0, 3.0), lo=(-1.0, 1.0, 2.0), hi=(3.0, 3.0, 4.0))
+    assert _lines(_axes(Panel(series=(series,))))[0][:2] == [[1.0, -1.0], [1.0, 3.0]]
+
+
 @pytest.mark.parametrize("lo", [0.0, -1.0, 1e-12])
-def test_an_interval_that_reaches_zero_runs_to_the_edge_of_a_log_axis(lo):
-    series = _series(y=(4.0, 2.0, 0.0), lo=(3.0, lo, lo), hi=(5.0, 3.0, 1.5))
+def test_a_band_that_reaches_zero_runs_to_the_edge_of_a_log_axis(lo):
+    series = _series(kind="curve", y=(4.0, 2.0, 2.0), lo=(3.0, lo, 1.0), hi=(5.0, 3.0, 3.0))
     axes = _axes(Panel(yscale="log", series=(series,)))
-    edge = axes.get_ylim()[0]
-    assert 0.5 <= edge < 1.5
-    # The last value is 0 and has no point; what is known of it still shows.
-    assert _lines(axes)[0][2:] == [[2.0, edge], [2.0, 3.0], [3.0, edge], [3.0, 1.5]]
-    assert _lines(axes)[1] == [[1.0, 4.0], [2.0, 2.0]]
+    corners = axes.collections[0].get_paths()[0].vertices
+    assert axes.get_ylim()[0] == corners[:, 1].min() == 1.0
 
 
 def test_the_interval_of_a_curve_is_a_band():

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
 
-from sdpa_check.records import Component
-from sdpa_check.report.figures import Figure, from_json, to_json
-from sdpa_check.studies import saturation, saturation_figures, variance, variance_figures
+from sdpa_check.estimates import BEYOND, bare
+from sdpa_check.records import Component, Outcome, Prediction, Row
+from sdpa_check.report.figures import Figure, Panel, Series, from_json, to_json
+from sdpa_check.studies import saturation, saturation_figures, sweep, variance, variance_figures
 from sdpa_check.theory import saturation as theory
 
 
@@ -62,6 +64,9 @@ def area(series) -> float:
         {"dist": "rademacher"},
         {"mean": 0.5, "mean_k": 0.2},
         {"sigma": 2.0, "corr": "qk:0.3"},
+        {"dist": "t", "df": 3.0, "corr": "qk:0.5", "dk": 64},
+        {"dist": "t", "df": 5.0, "corr": "qk:0.5", "dk": 512},
+        {"dist": "cauchy", "mean": 1.0, "samples": 300_000},
     ],
     ids=str,
 )
@@ -75,9 +80,90 @@ def test_variance_has_a_histogram_and_a_scale(options):
         assert len(series.x) == len(series.y) + 1
         # the panels reach to 4.5 standard deviations, or to 6 interquartile ranges
         assert 0.8 < area(series) <= 1 + 1e-9
+        assert max(series.y[0], series.y[-1]) < 0.05 * max(series.y)
     points = lines(figures["scale"], "points")
     assert points
     assert all(series.x == tuple(sorted({1, 16, *asked})) for series in points)
+
+
+def test_a_sample_beyond_all_bins_is_drawn_empty():
+    """t(0.1) under qk:ρ: no law and no quantile within the bins, so a width of its own."""
+    _, figures = variance_of(dk=64, dist="t", df=0.1, corr="qk:0.5")
+    for series in lines(figures["histogram"], "steps"):
+        assert max(series.y) < 1e-9
+    assert any("exponent not measured" in each.label for each in lines(figures["scale"], "points"))
+
+
+def test_the_title_of_a_histogram_names_the_std_of_the_dot_product():
+    for options, text in (
+        ({"dist": "t", "df": 3.0, "corr": "qk:0.5"}, "std = ∞"),
+        ({"dist": "cauchy"}, "std = ∞"),
+        ({"sigma": 3.0, "sigma_k": 1.0}, "std = 6"),
+    ):
+        _, figures = variance_of(**options)
+        assert figures["histogram"].panels[0].title == f"d_k = 4, {text}"
+
+
+def test_captions_say_what_is_drawn_and_what_of_it_was_not_asked_for(monkeypatch):
+    laws = (Component(), Component(distribution="t", df=3.0))
+    monkeypatch.setattr(variance_figures, "REFERENCES", laws)
+    _, figures = variance_of(dk=[4, 8])
+    captions = {name: figure.caption for name, figure in figures.items()}
+    assert captions["histogram"] == "Steps: measured density. Curve: exact density."
+    assert captions["scale"].endswith("Added for comparison: d_k = 1, 16; t(3).")
+    assert "Dotted: √d_k through the last point of gaussian." in captions["scale"]
+    assert captions["tails"].endswith(
+        "The points of a law share samples: neighbours go astray together. "
+        "Added for comparison: t(3)."
+    )
+    _, figures = variance_of(dk=4, dist="rademacher")
+    caption = figures["histogram"].caption
+    assert caption == "Steps: measured density. Added for comparison: d_k = 8."
+
+
+def test_captions_of_saturation():
+    for options, line in (({"dist": "laplace"}, "Dotted: Gaussian limit."), ({}, "Lines: exact.")):
+        _, figures = saturation_of(dk=[4, 16], keys=8, scale="sqrt", **options)
+        found = {name: figures[name].caption for name in ("against_dk", "against_keys")}
+        assert found == {
+            name: f"Points: measured, with 95 % intervals. {line} Added for comparison: {added}."
+            for name, added in (("against_dk", "d_k = 2, 8"), ("against_keys", "m = 2"))
+        }
+    assert figures["map"].caption == "Colour: exact."
+    _, figures = saturation_of(dk=[2, 8], keys=[2, 8], scale="none")
+    assert "Added" not in figures["against_dk"].caption + figures["against_keys"].caption
+    assert "Discs: measured" in figures["map"].caption
+
+
+def test_points_without_an_interval_or_half_of_one_are_explained():
+    def caption(yscale, lo):
+        points = Series(label="", kind="points", x=(1.0, 2.0), y=(1.0, 1.0), lo=lo, hi=(2.0, 2.0))
+        return sweep.reading((Panel(yscale=yscale, series=(points,)),))
+
+    plain = "Points: measured, with 95 % intervals."
+    assert caption("log", (0.5, 0.5)) == caption("linear", (0.5, 0.0)) == plain
+    assert caption("log", (0.5, None)) == f"{plain[:-1]} where there are any."
+    assert (
+        caption("log", (0.5, 0.0)) == f"{plain} An interval that reaches 0 is drawn upwards only."
+    )
+
+
+def test_an_estimate_beyond_the_bins_leaves_a_gap():
+    estimates = (bare(1.0, 8, 64, ""), bare(math.nan, 8, 64, BEYOND))
+    none = Prediction(value=None, kind="none", source="")
+    row = Row(
+        id="a",
+        quantity="dot.iqr",
+        params={"dk": 1},
+        estimate=estimates[0],
+        prediction=none,
+        verdict=Outcome.UNDEFINED,
+        expected=Outcome.UNDEFINED,
+        reason="",
+    )
+    rows = [row, dataclasses.replace(row, params={"dk": 2}, estimate=estimates[1])]
+    (points,) = sweep.series("", rows, "dk")
+    assert points.y == (1.0, None)
 
 
 def test_other_laws_are_drawn_beside_the_one_asked_for(monkeypatch):
@@ -128,6 +214,8 @@ def test_saturation_figures():
     row, column = heatmap.y.index(16.0), heatmap.x.index(8.0)
     rows = theory.gaussian_rows(dk=16, keys=8, multiplier=0.5)
     assert heatmap.z[row][column] == pytest.approx(rows.entropy / math.log(8), rel=1e-12)
+    assert panel.xlim == (line.x[0], line.x[-1])
+    assert line.x[0] == heatmap.x[0] == 2
     for keys, dk in zip(line.x, line.y, strict=True):  # τ² = 2 ln m
         assert dk * 0.5**2 == pytest.approx(2 * math.log(keys), rel=1e-12)
     ratios = [each for each in study.run.rows if each.quantity == "softmax.entropy_ratio"]

@@ -130,3 +130,11 @@ def test_a_figure_takes_what_the_table_has_sampled_where_that_was_planned(
         if row.quantity == "gradient.logits" and row.params["statistic"] == "rms"
     )
     assert (row.estimate.value in shown.y) == reused
+
+
+def test_notes_say_what_the_scale_buys_only_where_it_does():
+    (note,) = sdpa_check.gradient(64, 16, ["none", "sqrt"], samples=4096).notes
+    assert note.endswith("what the scale buys is a gradient that is not made of bursts.")
+    (note,) = sdpa_check.gradient(4, 64, ["none", "sqrt"], samples=4096).notes
+    assert note.endswith("times scaled.")
+    assert sdpa_check.gradient(64, 16, ["none", "sqrt"], dist="cauchy", samples=2048).notes == ()

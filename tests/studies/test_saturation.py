@@ -176,6 +176,13 @@ class TestNotes:
         (note,) = run.notes
         assert "the RMS ‖J‖_F is larger without the scale" in note
         assert "d_k=64, m=64" in note
+        assert note.endswith("nothing vanishes here.")
+
+    def test_where_the_median_is_smaller_the_typical_row_vanishes(self):
+        run = sdpa_check.saturation(dk=128, keys=64, scale=["none", "sqrt"], samples=8192)
+        (note,) = run.notes
+        assert "the RMS ‖J‖_F is larger without the scale" in note
+        assert note.endswith("is the gradient of the typical row, not the RMS.")
 
     def test_what_is_left_comes_in_bursts(self):
         run = sdpa_check.saturation(dk=1024, keys=16, scale=["none", "sqrt"], samples=4096)
@@ -185,11 +192,17 @@ class TestNotes:
     def test_nothing_to_say_without_the_comparison(self):
         assert sdpa_check.saturation(dk=64, keys=64, scale="sqrt", samples=4096).notes == ()
 
-    def test_at_most_three(self):
+    def test_of_each_kind_the_first(self):
+        dks = [32, 64, 128, 256, 512, 1024]
+        run = sdpa_check.saturation(dk=dks, keys=64, scale=["none", "sqrt"], samples=4096)
+        found = [note.partition(":")[0] for note in run.notes]
+        assert found == ["d_k=32, m=64", "d_k=128, m=64", "d_k=512, m=64"]
+
+    def test_none_of_norms_too_small_for_their_bins(self):
         run = sdpa_check.saturation(
-            dk=[32, 64], keys=[32, 64], scale=["none", "sqrt"], samples=2048
+            dk=64, keys=16, scale=["none", "sqrt"], dist="cauchy", samples=2048
         )
-        assert len(run.notes) == 3
+        assert run.notes == ()
 
 
 def test_every_design_and_rule_has_its_rows():

@@ -14,9 +14,11 @@ from sdpa_check.errors import InputError
 from sdpa_check.records import Outcome
 from sdpa_check.report import record
 from sdpa_check.report.figures import from_json, to_json
+from sdpa_check.report.rows import cells
 from sdpa_check.studies import train as study_
 from sdpa_check.studies.train import train
 from sdpa_check.studies.train_figures import MOST_PANELS, figures
+from sdpa_check.studies.train_notes import notes
 from sdpa_check.studies.train_rows import training_rows
 from sdpa_check.theory.saturation import gaussian_rows
 from sdpa_check.training.measures import Results
@@ -90,18 +92,34 @@ def test_the_best_rate_is_the_one_with_the_least_loss(finished, row):
             lr: row(finished.run, "train.final_loss", lr=lr, versus=None, **case).estimate.value
             for lr in (0.3, 3.0)
         }
-        best = row(finished.run, "train.best_lr", **case).estimate
+        best, low, high = (
+            row(finished.run, "train.best_lr", **case, statistic=name).estimate
+            for name in ("best", "lowest alike", "highest alike")
+        )
         assert best.value == min(losses, key=losses.get)
-        assert best.lo <= best.value <= best.hi
+        assert low.value <= best.value <= high.value
         own = row(finished.run, "train.final_loss", lr="best", versus=None, **case)
         assert own.estimate.value == losses[best.value]
         if dk == 16:
-            first = row(finished.run, "train.best_lr", **case | {"dk": 4}).estimate.value
-            kept = row(finished.run, "train.final_loss", lr="best at d_k=4", **case)
+            home = case | {"dk": 4, "statistic": "best"}
+            first = row(finished.run, "train.best_lr", **home).estimate.value
+            kept = row(finished.run, "train.final_loss", lr="best of d_k=4", **case)
             assert kept.estimate.value == pytest.approx(
                 losses[first] - losses[best.value], abs=1e-12
             )
             assert kept.estimate.value >= 0
+
+
+def made(losses, **fields):
+    """Trials of one step with given losses, one for each seed: (d_k, warmup, rate) → losses."""
+    given = {"scale": "sqrt", "multiplier": 1.0, "steps": 1, "optimiser": "sgd"} | fields
+    return {
+        Trial(
+            task=Task(dk=dk, dmodel=64, keys=32), warmup=warmup, lr=lr, seed=seed, **given
+        ): Curve((loss,), (loss,))
+        for (dk, warmup, lr), each in losses.items()
+        for seed, loss in enumerate(each)
+    }
 
 
 def test_differences_at_the_best_rates_have_their_signs():
@@ -116,30 +134,56 @@ def test_differences_at_the_best_rates_have_their_signs():
         (16, 8, 1.0): 0.25,
         (16, 8, 3.0): 0.75,
     }
-    curves = {}
-    for (dk, warmup, lr), loss in losses.items():
-        for seed in range(2):
-            one = Trial(
-                task=Task(dk=dk, dmodel=64, keys=32),
-                scale="sqrt",
-                multiplier=1.0,
-                lr=lr,
-                warmup=warmup,
-                steps=1,
-                optimiser="sgd",
-                seed=seed,
-            )
-            curves[one] = Curve((loss,), (loss,))
+    curves = made({case: (loss, loss) for case, loss in losses.items()})
     found = {each.id: each.estimate.value for each in training_rows(Results(curves))}
-    assert found["train.final_loss[dk=16,scale=sqrt,warmup=0,lr=best at d_k=4−best]"] == 1.0
-    assert found["train.final_loss[dk=16,scale=sqrt,warmup=8,lr=best at d_k=4−best]"] == 0.5
+    assert found["train.final_loss[dk=16,scale=sqrt,warmup=0,lr=best of d_k=4−own best]"] == 1.0
+    assert found["train.final_loss[dk=16,scale=sqrt,warmup=8,lr=best of d_k=4−own best]"] == 0.5
     assert found["train.final_loss[dk=4,scale=sqrt,warmup=8−0,lr=best]"] == 4.5
     assert found["train.final_loss[dk=16,scale=sqrt,warmup=8−0,lr=best]"] == -2.75
-    assert found["train.best_lr[dk=16,scale=sqrt,warmup=8,lr=best]"] == 1.0
+    assert found["train.best_lr[dk=16,scale=sqrt,warmup=8,lr=best,statistic=best]"] == 1.0
+
+
+def test_rates_are_shown_as_they_were_given():
+    """Rates from 0.1 to 30 that cannot be told from each other, with 0.3 the best."""
+    curves = made({(4, 0, lr): (1.0, 1.0) if lr == 0.3 else (1.5, 0.9) for lr in (0.1, 0.3, 30)})
+    found = [each for each in training_rows(Results(curves)) if each.quantity == "train.best_lr"]
+    assert [cells(each)["measured"] for each in found] == ["0.3", "0.1", "30"]
+
+
+def test_the_same_rate_has_no_cost_and_no_error():
+    same = {(dk, 0, lr): (lr, 2 * lr) for dk in (4, 16) for lr in (1.0, 3.0)}
+    (kept,) = [each for each in training_rows(Results(made(same))) if "best of d_k=4" in each.id]
+    assert cells(kept)["measured"] == "0"
+
+
+@pytest.mark.parametrize(
+    ("scaled", "says"),
+    [
+        ((0.5, 0.5), "without it, after 0 ± 0 steps with it"),
+        ((0.5, 2.0), "without it, by only 1 of 2 seeds within 1 steps with it"),
+        ((2.0, 2.0), "without it, by no seed within 1 steps with it"),
+        ((2.0, math.inf), "no finite loss (1 of 2 seeds diverged) (with − without: no number)"),
+    ],
+)
+def test_notes_say_in_words_what_was_not_reached(scaled, says):
+    """½ ln 32 is 1.73."""
+    curves = made({(4, 0, 1.0): (1.0, 1.0)}, scale="none") | made({(4, 0, 1.0): scaled})
+    results = Results(curves)
+    told = notes(training_rows(results), results, 32)
+    (curve,) = [note for note in told if "(B-6.1-curve)" in note]
+    assert says in curve
+    assert not {"∞", "nan", "n/a"} & set(curve.split())
+
+
+def test_notes_give_the_range_of_a_best_rate():
+    losses = {(4, 0, lr): (1.0, 1.0) if lr == 0.3 else (1.5, 0.9) for lr in (0.1, 0.3, 30)}
+    results = Results(made(losses, scale="none") | made(losses))
+    told = " ".join(notes(training_rows(results), results, 32))
+    assert "Each at its best rate, 0.3 [0.1, 30] without and 0.3 [0.1, 30] with" in told
 
 
 def test_every_claim_is_answered_once_for_each_d_k_it_is_about(finished):
-    notes = finished.run.notes
+    told = finished.run.notes
     times = {
         "B-6.1-start": 1,
         "B-6.1-curve": 2,
@@ -148,9 +192,9 @@ def test_every_claim_is_answered_once_for_each_d_k_it_is_about(finished):
         "B-5.2-lr": 1,
         "B-7.4": 2,
     }
-    assert {name: sum(f"({name})" in note for note in notes) for name in times} == times
-    assert "one synthetic task" in notes[-1]
-    assert all("nan" not in note for note in notes)
+    assert {name: sum(f"({name})" in note for note in told) for name in times} == times
+    assert "one synthetic task" in told[-1]
+    assert all("nan" not in note for note in told)
 
 
 def test_notes_say_what_the_rows_say(finished, row):
@@ -254,6 +298,20 @@ class TestResume:
         again = train(4, "none", **SMALL, trials=file)
         assert again.environment["trials_resumed"] == again.environment["trials"] == 12
 
+    def test_a_new_run_trains_all_again_and_spares_the_file_until_its_end(self, tmp_path):
+        file = tmp_path / "trials.json"
+        train(4, SCALE, **SMALL, trials=file)
+
+        def interrupt(label, done, total, _):
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            train(4, "none", **SMALL, trials=file, resume=False, progress=interrupt)
+        assert len(json.loads(file.read_text())["trials"]) == 24
+        run = train(4, "none", **SMALL, trials=file, resume=False)
+        assert run.environment["trials_resumed"] == 0
+        assert len(json.loads(file.read_text())["trials"]) == 12
+
     def test_another_seed_starts_afresh(self, tmp_path):
         file = tmp_path / "trials.json"
         options = SMALL | {"seeds": 2, "lr": 0.3, "trials": file}
@@ -305,7 +363,8 @@ def test_figures_show_every_rate_and_say_so(finished):
     assert set(found) == {"curves", "best", "rates"}
     assert len(found["curves"].panels) == 4
     assert len(found["best"].panels) == 2
-    assert len(found["rates"].panels) == 3
+    assert len(found["rates"].panels) == 6  # a row of panels for each d_k, and the best rates
+    assert found["rates"].columns == 2  # a column for each warmup
     assert from_json(to_json(found), "figures.json") == found
     for panel in (*found["curves"].panels, *found["best"].panels):
         assert [series.label for series in panel.series] == ["1 (none)", "1/√d"]
@@ -313,6 +372,36 @@ def test_figures_show_every_rate_and_say_so(finished):
             assert len(series.x) == 40
             for y, lo, hi in zip(series.y, series.lo, series.hi, strict=True):
                 assert lo <= y <= hi
+
+
+def test_figures_say_which_warmup_they_show(finished):
+    found = figures(finished)
+    assert [found[name].title.endswith(", warmup 0") for name in found] == [True, True, False]
+    assert [panel.title for panel in found["rates"].panels] == [
+        "d_k = 4, warmup 0",
+        "d_k = 4, warmup 8",
+        "d_k = 16, warmup 0",
+        "d_k = 16, warmup 8",
+        "best rate, warmup 0",
+        "best rate, warmup 8",
+    ]
+
+
+def test_a_scaling_looks_the_same_in_all_figures(finished):
+    """Labels are those of the scalings alone, in one order: the drawing gives colours by these."""
+    for figure in figures(finished).values():
+        for panel in figure.panels:
+            labels = dict.fromkeys(series.label for series in panel.series)
+            assert list(labels) == ["1 (none)", "1/√d"]
+
+
+def test_best_rates_do_not_cover_each_other(finished):
+    for panel in figures(finished)["rates"].panels[-2:]:
+        points = [series for series in panel.series if series.kind == "points"]
+        places = [place for series in points for place in zip(series.x, series.y, strict=True)]
+        assert len(places) == len(set(places)) == 4
+        for series in points:
+            assert series.x == pytest.approx(DK, rel=0.2)  # of steps by a factor of 4
 
 
 def test_many_rates_are_thinned_out_and_a_diverged_curve_has_gaps():
@@ -341,7 +430,7 @@ class TestCommand:
             "table.md",
             "trials.json",
         ]
-        assert command_line(line) == 0
+        assert command_line((*line, "--resume")) == 0
         again = json.loads(capsys.readouterr().out)
         assert again["environment"]["trials_resumed"] == 8
         assert {**again, "environment": 0} == {**first, "environment": 0}

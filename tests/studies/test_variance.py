@@ -185,7 +185,24 @@ class TestHeavyTails:
         assert row(run, "dot.mean").verdict is Outcome.CONFIRMED
         assert row(run, "dot.iqr").verdict is Outcome.CONFIRMED
         assert (run.outcome, run.exit_code) == ("as expected", 0)
-        assert any("tail index 3" in note for note in run.notes)
+        assert any("tail index 3" in note and "is judged instead" in note for note in run.notes)
+        assert row(run, "dot.tail_index").tolerance is None  # a limit, to which nothing is held
+
+    def test_a_key_that_follows_its_query_has_a_heavier_tail(self, row):
+        """s contains ρ q², so that t(2.5) has no variance there, and t(5) no fourth moment."""
+        options = {"dk": 16, "dist": "t", "corr": "qk:0.5", "samples": 1 << 17}
+        run = sdpa_check.variance(df=2.5, **options)
+        mean = row(run, "dot.mean")
+        assert mean.prediction.value == pytest.approx(16 * 0.5 * 5)
+        assert mean.verdict is mean.expected is Outcome.INCONCLUSIVE
+        assert (mean.estimate.se, mean.tolerance) == (None, None)
+        assert row(run, "dot.tail_index").prediction.value == 1.25
+        assert row(run, "dot.variance_growth").prediction.value == pytest.approx(0.6)
+        assert "its variance is infinite" in run.notes[0]
+        assert "no exact prediction here" in run.notes[0]
+        run = sdpa_check.variance(df=5.0, **options)
+        assert row(run, "dot.variance").estimate.se is None
+        assert "the fourth moment does not" in run.notes[0]
 
     @pytest.mark.parametrize("options", [{"dist": "cauchy"}, {"dist": "t", "df": 2.0}])
     def test_without_a_variance_the_iqr_is_judged(self, options, row):

@@ -64,7 +64,7 @@ def test_steps_to_half_are_read_off_the_line_between_two_points(trial):
     assert half_steps(one, curve(2.0, half, 2.0, 2.0)) == 1
     assert half_steps(one, curve(0.5, 0.4, 0.3, 0.2)) == 0
     assert half_steps(one, curve(math.inf, math.inf, 0.5, 0.5)) == 2
-    assert half_steps(one, curve(2.0, 2.0, 2.0, 2.0)) == math.inf
+    assert math.isnan(half_steps(one, curve(2.0, 2.0, 2.0, 2.0)))
     # of 100 steps a point is the mean of two: the middle of the first is half a step
     hundred = trial(keys=9, steps=100)
     assert half_steps(hundred, curve(*[half - 0.1] * 50)) == 0.5
@@ -102,7 +102,18 @@ def test_a_seed_that_diverged_withholds_the_error(results):
     assert math.isnan(both.value)
     assert both.se is None
     never = results.estimate(HALF, at("none", 0.1))
-    assert never.withheld == "not available (4 of 4 seeds never got there)"
+    assert never.withheld == "not available (4 of 4 seeds did not reach ½ ln N)"
+    assert math.isnan(never.value)
+    assert less.withheld == (
+        "not available (1 of 4 seeds diverged in one of the two trials or both)"
+    )
+
+
+def test_seeds_without_a_number_are_counted(results):
+    assert results.lost(FINAL, at("none", 1.0)) == 1
+    assert results.lost(FINAL, at("sqrt", 1.0)) == 0
+    assert results.lost(HALF, at("none", 0.1)) == 4
+    assert results.steps(at("none", 0.1)) == 1
 
 
 def test_the_best_rate_is_that_of_the_least_mean(results):
@@ -141,8 +152,7 @@ def test_blocks_of_the_engine_are_the_seeds(trial):
     results = Results(trials_.run(wanted, root_seed=7, jobs=1))
     for name in MEASURES:
         for i, one in enumerate(settings):
-            assert (
-                found.sums[name][:, i].tolist()
-                == results.values(name, at(one.scale, one.lr)).tolist()
+            np.testing.assert_array_equal(
+                found.sums[name][:, i], results.values(name, at(one.scale, one.lr))
             )
     assert TrainWork(tuple(settings)).cost == 2 * TrainWork(tuple(settings[:2])).cost

@@ -17,7 +17,7 @@ from sdpa_check.logits.transforms.vectors import QKNorm, RoPE
 if TYPE_CHECKING:
     from sdpa_check.records import Step
 
-__all__ = ["TRANSFORMS", "Context", "read"]
+__all__ = ["TRANSFORMS", "Context", "Transform", "read"]
 
 TRANSFORMS: Final[dict[str, type[Transform]]] = {
     each.name: each

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import sys
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -60,7 +62,7 @@ class _Own(Transform):
         path, _, name = self.target.partition(":")
         try:
             module = importlib.import_module(path)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise ValueError(f"importing {path} failed: {_told(error)}") from error
         found = getattr(module, name, None)
         if callable(found):
@@ -80,8 +82,9 @@ class _Own(Transform):
         if x.ndim > 2:
             return np.stack([self.called(each) for each in x])
         try:
-            result = np.asarray(self.load()(x.copy()))
-        except Exception as error:
+            with redirect_stdout(sys.stderr):  # stdout is for the table
+                result = np.asarray(self.load()(x.copy()))
+        except (Exception, SystemExit) as error:
             raise self._broken(f"it raised {_told(error)}") from error
         if result.shape != x.shape or result.dtype.kind not in "fiu":
             raise self._broken(f"it returned shape {result.shape} of dtype {result.dtype}")
@@ -135,5 +138,5 @@ class UserK(_Own, OnVectors):
         return q, self.called(k)
 
 
-def _told(error: Exception) -> str:
+def _told(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"

@@ -1,0 +1,3 @@
+"""A module of a user that ends the program."""
+
+raise SystemExit("bye")
