@@ -18,7 +18,7 @@ NOTHING = [None, [], {}, object(), b"1"]
 KINDS = {
     ("dist", "--dist", "a text"): [3, *NOTHING],
     ("corr", "--corr", "a text"): [5, ["none"], *NOTHING],
-    ("cluster", "--cluster", "a text"): [5, *NOTHING[1:]],
+    ("cluster", "--cluster", "tcp://host:port"): [5, *NOTHING[1:]],
     ("df", "--df", "a number"): ["5", 5j, True, 10**400, *NOTHING[1:]],
     ("standardize", "--standardize", "True or False"): ["yes", 1, *NOTHING],
     ("sigma", "--sigma", "a number from"): ["a", 1j, True, 10**400, Decimal(1), *NOTHING],
