@@ -35,9 +35,9 @@ class InputError(SdpaCheckError):
         tail = f"; {hint}" if hint else ""
         super().__init__(f"{where}: got {_shown(got)}, want {want}{tail}")
 
-    def __reduce__(self) -> tuple[Callable[..., InputError], tuple[object, ...]]:
+    def __reduce__(self) -> tuple[Callable[..., InputError], tuple[object, ...], dict[str, object]]:
         # An error of a block travels between processes, and is made of more than its message.
-        return type(self), (self.where, self.got, self.want, self.hint)
+        return type(self), (self.where, self.got, self.want, self.hint), self.__dict__
 
 
 class MissingExtraError(SdpaCheckError):

@@ -316,6 +316,9 @@ def _serve(functions: dict[int, Callable[..., Any]], calls: int, results: int) -
             known = cast("Callable[..., Any]", functions.get(number, learned))
             data = packed(known(*args))
         except BaseException as error:  # noqa: BLE001, the parent raises it
+            import traceback
+
+            error.add_note(f"In a worker process:\n{traceback.format_exc()}")
             data = _pickled(error)
         try:
             _write(results, _LENGTH.pack(len(data)) + data)
@@ -334,12 +337,14 @@ def _received(pipe: int) -> Any:
 
 
 def _pickled(error: BaseException) -> bytes:
-    """An error as it travels; one that cannot travel is told of in words."""
+    """An error as it travels, with its notes; one that cannot travel is told of in words."""
     try:
         data = pickle.dumps(error, pickle.HIGHEST_PROTOCOL)
         pickle.loads(data)  # noqa: S301, made here
     except Exception:  # noqa: BLE001, whatever the classes of other people do
-        return pickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))
+        told = RuntimeError(f"{type(error).__name__}: {error}")
+        told.__notes__ = error.__notes__
+        return pickle.dumps(told)
     return data
 
 

@@ -322,6 +322,26 @@ def test_an_error_arrives_as_it_is():
     )
 
 
+def test_an_error_says_where_in_the_worker_it_was_raised():
+    """``--debug`` shows the notes of an error below its traceback."""
+    assert (
+        alone("""
+        from sdpa_check.errors import InputError
+        class Odd(Exception):
+            def __init__(self, a, b): super().__init__(a + b)
+        for error in (ValueError("x"), InputError("x", "y", "z"), Odd("x", "y")):
+            def broken_there(first, stop):
+                raise error
+            try:
+                list(in_order(broken_there, iter(spans), 2))
+            except Exception as error:
+                (note,) = error.__notes__
+                print(note.startswith("In a worker process") and "in broken_there" in note)
+    """)
+        == "True\nTrue\nTrue"
+    )
+
+
 def test_an_error_that_cannot_travel_is_told():
     assert (
         alone("""
