@@ -8,6 +8,7 @@ import json
 import math
 import zlib
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -17,7 +18,6 @@ from sdpa_check.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from sdpa_check.engine import Sums, Work
     from sdpa_check.records import Row
@@ -141,7 +141,7 @@ class Checkpoint:
         return stream.getvalue()
 
 
-def load(path: Path, advice: str = "") -> Checkpoint:
+def load(path: str | Path, advice: str = "") -> Checkpoint:
     """The checkpoint in a file, with the `Checkpoint.advice` of the run that goes on from it.
 
     Raises:
@@ -151,6 +151,7 @@ def load(path: Path, advice: str = "") -> Checkpoint:
 
     from sdpa_check.report import record
 
+    path = Path(path)
     try:
         with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as arrays:
             header = json.loads(str(arrays["header"]))

@@ -120,13 +120,13 @@ class Inputs:
             InputError: for no rule at all, an unknown one, or one that needs d_model where there is
                 none.
         """
-        listed = _listed(texts)
-        if not listed:
+        given = listed(texts)
+        if not given:
             raise InputError("--scale", texts, "at least one scaling rule, e.g. sqrt")
-        for text in listed:
+        for text in given:
             if isinstance(text, bool) or not isinstance(text, str | Real):
                 raise InputError("--scale", text, "the name of a rule or a number > 0")
-        rules = scaling.parse_all([str(text) for text in listed])
+        rules = scaling.parse_all([str(text) for text in given])
         for rule in rules:
             rule.multiplier(1, self.dmodel, 1.0)
             if not 1 / LARGEST_SCALE <= rule.coefficient <= LARGEST_SCALE:
@@ -243,13 +243,26 @@ def _cluster(options: Options) -> str | None:
 
 def integers(where: str, given: Integers | None, low: int, high: int) -> tuple[int, ...]:
     """A tuple of distinct integers between `low` and `high`, in the order given."""
-    listed = _listed(given)
-    if not listed:
+    values = listed(given)
+    if not values:
         raise InputError(where, given, "at least one integer")
-    return tuple(dict.fromkeys(_integer(where, value, low, high) for value in listed))
+    return tuple(dict.fromkeys(_integer(where, value, low, high) for value in values))
 
 
-def _listed(given: object) -> list[object]:
+def texts(where: str, given: object, want: str) -> list[str]:
+    """Some texts, or one.
+
+    Raises:
+        InputError: for anything else.
+    """
+    found = listed(given)
+    for each in found:
+        if not isinstance(each, str):
+            raise InputError(where, each, want)
+    return [str(each) for each in found]
+
+
+def listed(given: object) -> list[object]:
     """The values of a list, or of what is one value: a text has no letters here."""
     if not isinstance(given, str | bytes):
         with suppress(TypeError):

@@ -8,6 +8,7 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
+import sdpa_check
 from sdpa_check.checkpoint import Checkpoint
 from sdpa_check.errors import InputError
 from sdpa_check.inputs import Options, resolve
@@ -48,6 +49,28 @@ def test_values_of_another_type(kind, value):
         resolve({option: value})
     assert (raised.value.where, raised.value.got) == (where, value)
     assert raised.value.want.startswith(want)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: sdpa_check.ledger(3), "--pipeline: got 3, want a text of steps"),
+        (lambda: sdpa_check.ledger(["scale:sqrt", None]), "--pipeline: got None, want a text"),
+        (lambda: sdpa_check.verify(3), "FILE: got 3, want the path of a TOML file"),
+        (lambda: sdpa_check.verify(select=5), "--select: got 5, want a claim's id"),
+        (lambda: sdpa_check.verify(ignore=[5]), "--ignore: got 5, want a claim's id"),
+        (lambda: sdpa_check.verify(select="B-99"), "--select: got 'B-99', want"),  # not a letter
+        (lambda: sdpa_check.compare("a", "b"), "OLD: got 'a', want a run"),
+        (
+            lambda: sdpa_check.diagnose(np.ma.array([1.0, 2.0], mask=[0, 1])),
+            "x: got 'a masked array', want plain numbers; compressed()",
+        ),
+    ],
+)
+def test_arguments_of_another_type(call, said):
+    with pytest.raises(InputError) as raised:
+        call()
+    assert str(raised.value).startswith(said)
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def gradient(
 
       sdpa-check gradient --keys 128
 
-      sdpa-check gradient --dk 16,64,256,1024 --keys 16 --scale none,sqrt
+      sdpa-check gradient --dk 16,64,256 --keys 16 --scale none,sqrt
     """
 
     def compute(progress: Options) -> Study:

@@ -107,8 +107,9 @@ def train(
         }
         asked = options.integers("--dk", dk), options.words("--scale", scale), given
         if out.resume and not command.finished(*asked)[0]:
-            want = "one with trials of this command; without --resume a new run begins"
-            raise InputError("--resume", str(file), want, "there are none in it")
+            want = "trials of the same --keys, --steps, --optimiser, --dmodel and --seed in it"
+            hint = "without --resume a new run begins"
+            raise InputError("--resume", str(file), want, hint)
         try:
             return command.study(*asked)
         except (KeyboardInterrupt, LostWorkersError) as error:

@@ -82,6 +82,14 @@ class Pipeline:
         """The records of the transforms: the canonical form."""
         return tuple(transform.step for transform in self.transforms)
 
+    @property
+    def tame(self) -> bool:
+        """Whether the logits have all moments, however heavy the tails of q and k are.
+
+        Of a function of the user's own nothing is known; it is taken to change no tail.
+        """
+        return any(transform.tames for transform in self.transforms)
+
     def check(self, context: Context, *, where: str = OPTION) -> None:
         """See that every step can act on such blocks, and that users' functions can be loaded.
 

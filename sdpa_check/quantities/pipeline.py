@@ -14,6 +14,7 @@ from sdpa_check.errors import InputError
 from sdpa_check.logits.transforms import Context
 from sdpa_check.measures.pipeline import LOGITS, pipeline_of
 from sdpa_check.quantities.base import Case, Quantity, Sample, relative
+from sdpa_check.quantities.moments import without_moment
 from sdpa_check.quantities.params import required
 from sdpa_check.records import Design, Estimate, Prediction
 from sdpa_check.theory.ledger import account
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     Means = Mapping[str, NDArray[Any]]
 
+_BEYOND_LOGITS = ("gradient_query", "gradient_w_q")
 _LEVELS = {"median": 0.5, "q05": 0.05, "q95": 0.95}
 
 
@@ -43,12 +45,13 @@ def reads(asked: Quantity, case: Case) -> tuple[str, ...]:
     return tuple(f"histogram.{name}" for name in asked.parts)
 
 
-def _logits(function: Callable[[dict[str, NDArray[Any]]], NDArray[Any]]) -> Callable[..., Estimate]:
-    """A function of the sums of `LOGITS`."""
+def _logits(
+    function: Callable[[dict[str, NDArray[Any]]], NDArray[Any]], moment: int
+) -> Callable[..., Estimate]:
+    """A function of the sums of `LOGITS`; its error bar needs the 2·`moment`-th moment of x."""
 
     def estimate(case: Case, samples: tuple[Sample, ...]) -> Estimate:
         (sample,) = samples
-        del case
         total = sample.replicates.sums["logits"].sum(axis=0)
         if total[LOGITS.index("count")] == 0:
             return _without_rows(sample)
@@ -56,9 +59,16 @@ def _logits(function: Callable[[dict[str, NDArray[Any]]], NDArray[Any]]) -> Call
             sample.replicates,
             lambda m: function({name: m["logits"][:, i] for i, name in enumerate(LOGITS)}),
             samples=int(total[LOGITS.index("rows")]),
+            withheld=_without_moment(2 * moment, case),
         )
 
     return estimate
+
+
+def _without_moment(needed: int, case: Case) -> str:
+    """As `without_moment`, but no tail is heavy behind a pipeline that tames it."""
+    tame = pipeline_of(pipeline_text(case)).tame
+    return "" if tame else without_moment(needed, case.design)
 
 
 def _overflow(case: Case, samples: tuple[Sample, ...]) -> Estimate:
@@ -120,7 +130,11 @@ def _norm(name: str, statistic: str | None = None) -> Callable[..., Estimate]:
             return _without_rows(sample)
         _refuse_without_way_back(name, case)
         if asked == "rms":
-            return estimates.function_of_means(sample.replicates, rms, samples=counted)
+            # ‖Kᵀ J g‖ has the tails of the keys, or lighter ones; J g alone has all moments.
+            withheld = _without_moment(4, case) if name in _BEYOND_LOGITS else ""
+            return estimates.function_of_means(
+                sample.replicates, rms, samples=counted, withheld=withheld
+            )
         grid = cast("PipelineWork", sample.work).grid(name)
         return estimates.quantile_combination(
             sums[histogram], grid, (_LEVELS[asked],), (1.0,), samples=counted
@@ -134,7 +148,7 @@ def _refuse_without_way_back(name: str, case: Case) -> None:
     design = case.design
     context = Context(dk=design.dk, keys=design.keys or 2, d_model=case.d_model)
     scalar = pipeline_of(pipeline_text(case)).multiplier(context) is not None
-    if name in {"gradient_query", "gradient_w_q"} and not scalar:
+    if name in _BEYOND_LOGITS and not scalar:
         want = "a pipeline of scalar factors, for a gradient beyond the logits"
         raise InputError("pipeline", pipeline_text(case), want)
 
@@ -145,11 +159,10 @@ def _burstiness(name: str) -> Callable[..., Estimate]:
     def estimate(case: Case, samples: tuple[Sample, ...]) -> Estimate:
         rms, median = (_norm(name, s)(case, samples) for s in ("rms", "median"))
         blocks, counted = rms.blocks, rms.samples
+        value = rms.value / median.value if median.value else math.inf
         if not rms.se or not median.se or not median.value:
             reason = rms.withheld or median.withheld or "not available (the median is 0)"
-            value = math.nan if math.isnan(median.value) else math.inf
             return estimates.bare(value, blocks, counted, reason)
-        value = rms.value / median.value
         error = value * (rms.se / rms.value + median.se / median.value)
         return estimates.with_error(value, error, blocks, counted)
 
@@ -239,7 +252,7 @@ QUANTITIES = (
     _quantity(
         "ledger.mean",
         "E[x] of the logits of a pipeline",
-        _logits(_mean),
+        _logits(_mean, 1),
         _predicted("mean"),
         _spread_band,
         parts=("logits",),
@@ -247,28 +260,28 @@ QUANTITIES = (
     _quantity(
         "ledger.variance",
         "Var[x], over queries, keys and positions",
-        _logits(_variance),
+        _logits(_variance, 2),
         _predicted("variance"),
         parts=("logits",),
     ),
     _quantity(
         "ledger.std",
         "√Var[x]",
-        _logits(lambda m: np.sqrt(_variance(m))),
+        _logits(lambda m: np.sqrt(_variance(m)), 2),
         _predicted("std"),
         parts=("logits",),
     ),
     _quantity(
         "ledger.within_variance",
         "E of the variance of x within a row: what the softmax sees",
-        _logits(lambda m: m["within"] / m["rows"]),
+        _logits(lambda m: m["within"] / m["rows"], 2),
         _predicted("within_variance"),
         parts=("logits",),
     ),
     _quantity(
         "ledger.within_std",
         "its square root",
-        _logits(lambda m: np.sqrt(m["within"] / m["rows"])),
+        _logits(lambda m: np.sqrt(m["within"] / m["rows"]), 2),
         _predicted_within_std,
         parts=("logits",),
     ),

@@ -74,7 +74,10 @@ class _Account:
 
     @property
     def judged(self) -> str:
-        count = sum(row.verdict in _JUDGED for row in self.checks.values())
+        barred = (
+            row for row in self.checks.values() if row.estimate and row.estimate.se is not None
+        )
+        count = sum(row.verdict in _JUDGED for row in barred)
         return f"{count} of {len(self.checks)}"
 
     def cells(self, *, errors: bool) -> dict[str, str]:

@@ -67,7 +67,14 @@ def rounded(value: float, se: float | None) -> str:
     if _digits(value, se) > _MOST:
         return f"{number(value, _MOST)} ± {number(se, 2)}"
     (shown, error), exponent = _aligned([value, se], _last_place(se))
+    if exponent and _lost(shown, value):
+        return f"{number(value, 2)} ± {number(se, 2)}"
     return f"({shown} ± {error})e{exponent}" if exponent else f"{shown} ± {error}"
+
+
+def _lost(shown: str, value: float) -> bool:
+    """Whether nothing is left of a number that is not 0; over a power of ten not even its size."""
+    return value != 0 and not float(shown)
 
 
 def concise(estimate: Estimate | None) -> str:
@@ -82,6 +89,8 @@ def concise(estimate: Estimate | None) -> str:
         return _measured(estimate)
     place = _last_place(estimate.se)
     (shown, error), exponent = _aligned([estimate.value, estimate.se], place)
+    if exponent and _lost(shown, estimate.value):
+        return _measured(estimate)
     digits = error.replace(".", "").lstrip("0")
     return f"{shown}({digits})e{exponent}" if exponent else f"{shown}({digits})"
 

@@ -38,6 +38,9 @@ def compare(old: Run, new: Run) -> Run:
         InputError: where the runs do not match: another command, design, list of rows or parameters
             of a row.
     """
+    for name, run in (("OLD", old), ("NEW", new)):
+        if not isinstance(run, Run):
+            raise InputError(name, run, "a run, as `sdpa_check.variance` and the others return it")
     started, clock = datetime.now(UTC), time.perf_counter()
     found = tuple(rows(old, new))
     outcome, code = verdict.conclude(found)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from sdpa_check.checks import Check, law_parameters
 from sdpa_check.errors import InputError
-from sdpa_check.inputs import Integers, Options, resolve
+from sdpa_check.inputs import Integers, Options, resolve, texts
 from sdpa_check.logits import pipeline as pipelines
 from sdpa_check.logits.transforms import Context
 from sdpa_check.quantities import Case
@@ -145,8 +145,8 @@ def parsed(
     Raises:
         InputError: naming the step.
     """
-    texts = [pipeline] if isinstance(pipeline, str) else list(pipeline)
-    found = {str(chain): chain for chain in map(pipelines.parse, texts)}
+    given = texts("--pipeline", pipeline, "a text of steps, for example scale:sqrt")
+    found = {str(chain): chain for chain in map(pipelines.parse, given)}
     for chain in found.values():
         for design in designs:
             chain.check(Context(dk=design.dk, keys=design.keys or 2, d_model=d_model))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -10,7 +11,7 @@ from sdpa_check import verdict
 from sdpa_check.checks import Check
 from sdpa_check.claims import registry
 from sdpa_check.errors import InputError
-from sdpa_check.inputs import Options, resolve
+from sdpa_check.inputs import Options, resolve, texts
 from sdpa_check.quantities import ExactQuantity, quantity
 from sdpa_check.quantities.params import PARAMS
 from sdpa_check.records import MOVED, THEORY, ClaimText, Outcome, Prediction, Row
@@ -64,7 +65,11 @@ def study(
     With a `baseline`, rows that hold every number to that of the earlier run are added.
     """
     inputs = resolve(options)
+    if not isinstance(path, str | os.PathLike | None):
+        raise InputError("FILE", path, "the path of a TOML file")
     claims = registry.builtin() if path is None else registry.load(Path(path))
+    select = texts("--select", select, "a claim's id, or a pattern with *")
+    ignore = texts("--ignore", ignore, "a claim's id, or a pattern with *")
     chosen = registry.select(claims, select, ignore)
     left_out = [] if full else [claim for claim in chosen if claim.slow]
     chosen = [claim for claim in chosen if full or not claim.slow]

@@ -65,6 +65,9 @@ def _array(x: ArrayLike) -> NDArray[Any]:
     except (TypeError, ValueError, RuntimeError) as error:  # rows of unequal length; tensors
         want = "an array of real numbers, or what numpy makes one of"
         raise InputError("x", type(x).__name__, want, f"numpy: {error}") from error
+    if isinstance(x, np.ma.MaskedArray):
+        hint = "compressed() gives those that are not masked"
+        raise InputError("x", "a masked array", "plain numbers", hint)
     if array.dtype.kind not in "iuf":
         got = f"{type(x).__name__} of {array.dtype}"
         hint = "convert it to float32 first" if array.dtype.kind in "bV" else ""  # V: bfloat16

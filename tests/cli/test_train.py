@@ -94,8 +94,8 @@ def test_lost_workers_leave_the_trials(invoke, stop):
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        ("--seed 1", "there are none in it"),
-        ("--steps 13", "there are none in it"),
+        ("--seed 1", "want trials of the same --keys"),
+        ("--steps 13", "want trials of the same --keys"),
         ("--no-save", "one of the two"),
         ("--out elsewhere", "there is no such file"),
     ],

@@ -161,6 +161,53 @@ def test_every_row_may_overflow():
         assert found.withheld == "not available (every row overflows)", name
 
 
+MOMENTS = ("ledger.mean", "ledger.variance", "ledger.std", "ledger.within_std")
+
+
+@pytest.mark.parametrize(
+    ("df", "barred"), [(1.5, ()), (3.0, ("ledger.mean",)), (5.0, MOMENTS), (math.inf, MOMENTS)]
+)
+@pytest.mark.parametrize("text", ["scale:sqrt", "rope | scale:sqrt | alibi:0.5"])
+def test_moments_of_heavy_tails_have_no_error_bar(text, df, barred):
+    """That of a mean needs E x², that of a variance E x⁴; logits have the tails of q and k."""
+    law = Component() if math.isinf(df) else Component(distribution="t", df=df)
+    design = Design(dk=8, keys=M, query=law, key=law)
+    sample = measure(text, design, blocks=4)
+    found = {name: estimate(name, case(text, design), sample) for name in MOMENTS}
+    assert tuple(name for name in MOMENTS if found[name].se is not None) == barred
+    assert all("moment infinite" in found[name].withheld for name in set(MOMENTS) - set(barred))
+    assert estimate("ledger.entropy", case(text, design), sample).se is not None
+
+
+@pytest.mark.parametrize(
+    "text", ["qk_norm:rms | scale:sqrt", "additive", "proj:xavier | scale:sqrt", "softcap:5"]
+)
+def test_behind_a_step_that_tames_them_they_have(text):
+    cauchy = Component(distribution="cauchy")
+    design = Design(dk=8, keys=M, query=cauchy, key=cauchy)
+    sample = measure(text, design, blocks=4)
+    assert all(estimate(name, case(text, design), sample).se is not None for name in MOMENTS)
+
+
+@pytest.mark.parametrize(("df", "barred"), [(3.0, False), (5.0, True)])
+def test_the_gradient_of_a_query_has_the_tails_of_the_keys(df, barred):
+    law = Component(distribution="t", df=df)
+    design = Design(dk=8, keys=M, query=law, key=law)
+    sample = measure("scale:sqrt", design, blocks=4)
+
+    def found(name, statistic=None):
+        return estimate(name, case(design=design, statistic=statistic), sample)
+
+    assert found("gradient.logits").se is not None
+    for name in ("gradient.query", "gradient.w_q"):
+        assert (found(name).se is not None) == barred
+        assert found(name, "median").se is not None
+    bursts = found("gradient.query_burstiness")
+    assert (bursts.se is not None) == barred
+    ratio = found("gradient.query").value / found("gradient.query", "median").value
+    assert bursts.value == pytest.approx(ratio, rel=1e-12)
+
+
 # --- predictions --------------------------------------------------------------------------------
 
 TABLE = {  # theory, section 6: RMS of ∂L/∂q, and medians

@@ -41,6 +41,9 @@ SEEDED = settings(derandomize=True, deadline=None, max_examples=300)
         (1 / 3, 1e-13, "0.333333333333 ± 1e-13"),
         (1 / 3, 1e-16, "0.333333333333 ± 1e-16"),
         (1e300, 1e299, "(1.00 ± 0.10)e300"),
+        (3.9e-176, 3.4e-167, "3.9e-176 ± 3.4e-167"),  # rounded to its error it would be lost
+        (1.8e174, 1.3e183, "1.8e174 ± 1.3e183"),
+        (0.0, 3.4e-167, "(0.0 ± 3.4)e-167"),
     ],
 )
 def test_value_is_rounded_to_its_error(value, se, text):
@@ -56,6 +59,10 @@ def test_what_is_shown_is_within_half_a_unit_of_the_last_digit(value, se):
     text = rows.rounded(value, se)
     if abs(Fraction(value)) > Fraction(se) * 10**9:
         return  # more digits than are shown beside so small an error
+    if "e" in text and "(" not in text:  # over the power of ten of its error it would be 0
+        assert text == f"{rows.number(value, 2)} ± {rows.number(se, 2)}"
+        assert 0 < 19 * abs(Fraction(value)) < Fraction(se)
+        return
     shown, error, exponent = re.fullmatch(r"\(?(\S+) ± ([^)]+)\)?(?:e(\S+))?", text).groups()
     power = Fraction(10) ** int(exponent or 0)
     place = len(error.partition(".")[2])

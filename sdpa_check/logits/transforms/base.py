@@ -61,6 +61,9 @@ class Transform(ABC):
     usage: ClassVar[str]
     """What a step of this name must look like, with an example; errors show it."""
 
+    tames: ClassVar[bool] = False
+    """Whether what it makes has all moments, however heavy the tails of q and k are."""
+
     @classmethod
     @abstractmethod
     def read(cls, given: Arguments) -> Self:

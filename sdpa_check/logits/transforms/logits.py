@@ -20,6 +20,7 @@ class SoftCap(OnLogits):
     """C tanh(x/C): nearly x while |x| is far below C, never beyond ±C (Gemma 2: C = 50)."""
 
     name: ClassVar[str] = "softcap"
+    tames: ClassVar[bool] = True
     usage: ClassVar[str] = "softcap:C with C > 0; for example softcap:50"
     cap: float
 

@@ -45,6 +45,7 @@ class Projection(Source):
     """
 
     name: ClassVar[str] = "proj"
+    tames: ClassVar[bool] = True
     usage: ClassVar[str] = (
         "proj:INIT[,width[,common]] with INIT xavier, kaiming, torch_linear, packed, orthogonal "
         "or normal=STD, and a width ≥ 2; for example proj:xavier,512"

@@ -60,6 +60,7 @@ class Additive(Score):
     """
 
     name: ClassVar[str] = "additive"
+    tames: ClassVar[bool] = True
     usage: ClassVar[str] = "additive[:KIND] with KIND inv (v_a of variance 1/d) or unit"
     draws_weights: ClassVar[bool] = True
     operations: ClassVar[int] = 12

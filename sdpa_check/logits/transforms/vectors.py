@@ -44,6 +44,7 @@ class QKNorm(OnVectors):
     """
 
     name: ClassVar[str] = "qk_norm"
+    tames: ClassVar[bool] = True
     usage: ClassVar[str] = (
         "qk_norm:KIND[,gain] with KIND rms, layer or l2 and a gain > 0; for example qk_norm:rms"
     )
