@@ -10,6 +10,7 @@ import typer
 from sdpa_check.cli import options, output
 from sdpa_check.cli.measure import api_options
 from sdpa_check.cli.options import Dk, Keys, Law, Output, Sampling, Scale, with_options
+from sdpa_check.errors import InputError
 
 if TYPE_CHECKING:
     from sdpa_check.inputs import Options
@@ -63,14 +64,22 @@ def ledger(
         from sdpa_check.studies import ledger as command
 
         sys.path.insert(0, "")  # a user's module stands in the working directory
-        own = [f"scale:sqrt | user:{name}" for name in transform or []]
-        return command.study(
-            [*(pipeline or []), *own] or command.CHANGES,
-            options.integers("--dk", dk),
-            options.integers("--keys", keys),
-            sort,
-            api_options(law, sampling) | progress,
-        )
+        steps = {f"user:{name}": name for name in transform or []}
+        own = [f"scale:sqrt | {step}" for step in steps]
+        try:
+            return command.study(
+                [*(pipeline or []), *own] or command.CHANGES,
+                options.integers("--dk", dk),
+                options.integers("--keys", keys),
+                sort,
+                api_options(law, sampling) | progress,
+            )
+        except InputError as error:
+            name = steps.get(str(error.got))
+            if name is None:
+                raise
+            hint = error.hint.removeprefix("step 2 of 2: ")
+            raise InputError("--transform", name, error.want, hint) from error
 
     def figures(study: Study) -> dict[str, Figure]:
         from sdpa_check.studies.pipeline_figures import ledger_figures

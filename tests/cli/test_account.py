@@ -126,10 +126,11 @@ def test_a_transform_in_a_process_of_its_own(command, tmp_path):
         (LEDGER, ["--corr", "qk:0.5"], "--corr: got 'qk:0.5'"),
         (GRADIENT, ["--corr", "qk:0.5"], "--corr: got 'qk:0.5'"),
         (GRADIENT, ["--scale", "sqr"], "--scale: got 'sqr'"),
-        (LEDGER, ["--transform", "nowhere:f"], "user:nowhere:f"),
+        (LEDGER, ["--transform", "nowhere:f"], "--transform: got 'nowhere:f'"),
         (LEDGER, ["--transform", "own_account:halve"], "did you mean 'halved'?"),
-        (LEDGER, ["--transform", "own_account:nan"], "user:own_account:nan"),
-        (LEDGER, ["--transform", "own_account"], "user:own_account"),
+        (LEDGER, ["--transform", "own_account:nan"], "--transform: got 'own_account:nan'"),
+        (LEDGER, ["--transform", "own_account"], "--transform: got 'own_account'"),
+        (LEDGER, ["--pipeline", "user:nowhere:f"], "--pipeline: got 'user:nowhere:f'"),
     ],
 )
 def test_bad_input(invoke, own, tmp_path, line, more, said):
