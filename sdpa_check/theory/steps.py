@@ -118,7 +118,8 @@ def number(
     if not abs(value) <= _LARGEST or low or tiny:
         bound = "" if above is None else f" above {above:g}"
         bound += "" if least is None else f" of at least {least:g}"
-        raise InputError("pipeline", str(step), f"{step.name} with a number{bound}, not too large")
+        hint = f"theory goes from {1 / _LARGEST:g} to {_LARGEST:g} in size"
+        raise InputError("pipeline", str(step), f"{step.name} with a number{bound}", hint)
     return value
 
 
