@@ -13,7 +13,7 @@ from sdpa_check.checks import Check, Settings, parameters
 from sdpa_check.errors import InputError
 from sdpa_check.quantities import ExactQuantity, Sample, quantity
 from sdpa_check.records import Outcome, Row
-from sdpa_check.verdict import Verdict, judge, judge_exact, unjudged
+from sdpa_check.verdict import Verdict, held_to, judge, judge_exact, unjudged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -227,7 +227,7 @@ def _told(
         verdict=verdict.outcome,
         expected=check.expected or _expected(estimate, prediction),
         reason=verdict.reason,
-        tolerance=band if banded else None,
+        tolerance=held_to(band, estimate, prediction) if banded else None,
         detectable=verdict.detectable,
     )
 

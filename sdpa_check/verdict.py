@@ -64,8 +64,7 @@ def judge(
         return Verdict(Outcome.INCONCLUSIVE, "no band: a number within ±∞ of another says nothing")
     reach = power.threshold(alpha, checks, estimate.blocks) * estimate.se
     deviation = abs(estimate.value - prediction.value)
-    # No band is finer than the rounding of the two numbers that it compares.
-    band = max(band, _ROUNDING * max(abs(estimate.value), abs(prediction.value)))
+    band = held_to(band, estimate, prediction)
     if estimate.se == 0 and deviation > band:
         return Verdict(Outcome.INCONCLUSIVE, "all blocks agree: too few samples to see an error")
     if relation != "equal":
@@ -76,6 +75,14 @@ def judge(
         where = _wish(estimate, band, alpha, checks)
     shown = f"|measured − predicted| = {deviation:.3g}, interval ±{reach:.3g}, band ±{band:.3g}"
     return Verdict(outcome, f"{where}: {shown}", seen)
+
+
+def held_to(band: float, estimate: Estimate | None, prediction: Prediction) -> float:
+    """The band, but none finer than the rounding of the two numbers that it compares."""
+    if estimate is None or prediction.value is None:
+        return band
+    rounding = _ROUNDING * max(abs(estimate.value), abs(prediction.value))
+    return max(band, rounding) if math.isfinite(rounding) else band
 
 
 def unjudged(prediction: Prediction, why: str) -> Verdict:

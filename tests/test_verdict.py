@@ -65,6 +65,16 @@ def test_a_vanishing_band_allows_for_rounding():
     assert judge(value, value * (1 - 1e-12), 1e-30, se=0.0).outcome is Outcome.INCONCLUSIVE
 
 
+def test_the_band_that_a_number_is_held_to_is_no_finer_than_rounding():
+    found, right = estimate(4.0), exact(-8.0)
+    assert verdict.held_to(1e-30, found, right) == 8 * verdict._ROUNDING
+    assert verdict.held_to(0.5, found, right) == 0.5
+    assert verdict.held_to(1e-30, None, right) == 1e-30
+    for value in (math.inf, math.nan):
+        bare = estimates.bare(value, BLOCKS, 1, "why")
+        assert verdict.held_to(0.5, bare, right) == 0.5
+
+
 def test_no_band_can_confirm_nothing_that_is_uncertain():
     assert judge(1.0, 1.0, 0.0).outcome is Outcome.INCONCLUSIVE
     assert judge(1.0, 1.0, 0.0, se=0.0).outcome is Outcome.CONFIRMED
