@@ -179,18 +179,18 @@ def _find(claims: Sequence[Claim], wanted: str) -> list[Claim]:
     Raises:
         InputError: if there is none, naming the nearest one.
     """
-    from sdpa_check.claims import describe, registry
+    from sdpa_check.claims import describe, selection
 
     found = [claim for claim in claims if wanted in (claim.id, describe.base(claim))]
     if found:
         return found
     if "*" in wanted:
-        some = [describe.base(claim) for claim in claims if registry.matches(claim.id, wanted)]
+        some = [describe.base(claim) for claim in claims if selection.matches(claim.id, wanted)]
         names = list(dict.fromkeys(some))
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         hint = f"it matches {', '.join(names[:_NAMED])}{more}" if names else ""
         raise InputError("ID", wanted, "one id, see sdpa-check claims list", hint)
-    hint = registry.nearest(wanted, [claim.id for claim in claims])
+    hint = selection.nearest(wanted, [claim.id for claim in claims])
     raise InputError("ID", wanted, "the id of a claim, see sdpa-check claims list", hint)
 
 

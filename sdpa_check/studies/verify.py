@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from sdpa_check import verdict
 from sdpa_check.checks import Check
-from sdpa_check.claims import registry
+from sdpa_check.claims import registry, selection
 from sdpa_check.errors import InputError
 from sdpa_check.inputs import Options, resolve, texts
 from sdpa_check.quantities import ExactQuantity, quantity
@@ -70,7 +70,7 @@ def study(
     claims = registry.builtin() if path is None else registry.load(Path(path))
     select = texts("--select", select, "a claim's id, or a pattern with *")
     ignore = texts("--ignore", ignore, "a claim's id, or a pattern with *")
-    chosen = registry.select(claims, select, ignore)
+    chosen = selection.select(claims, select, ignore)
     left_out = [] if full else [claim for claim in chosen if claim.slow]
     chosen = [claim for claim in chosen if full or not claim.slow]
     design = {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sdpa_check.claims import registry
+from sdpa_check.claims import registry, selection
 from sdpa_check.cli import run
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
@@ -31,7 +31,7 @@ def test_the_three_files_are_there():
 
 def test_the_patterns_of_the_quick_file_match_claims():
     options = tomllib.loads((CONFIGS / "quick.toml").read_text(encoding="utf-8"))
-    chosen = registry.select(registry.builtin(), options["select"])
+    chosen = selection.select(registry.builtin(), options["select"])
     assert 30 < len(chosen) < 80
     assert not any(claim.slow for claim in chosen)
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sdpa_check.claims import registry
-from sdpa_check.claims.registry import load, parse, select
+from sdpa_check.claims import registry, selection
+from sdpa_check.claims.registry import load, parse
+from sdpa_check.claims.selection import select
 from sdpa_check.errors import InputError
 from sdpa_check.records import Outcome
 
@@ -444,7 +445,7 @@ def test_a_file_and_a_claim_may_have_one_name(tmp_path, monkeypatch):
     ],
 )
 def test_the_nearest_id(wanted, hint):
-    assert registry.nearest(wanted, ["C-var", "A-var[dk=8]", "A-variant", "entropy"]) == hint
+    assert selection.nearest(wanted, ["C-var", "A-var[dk=8]", "A-variant", "entropy"]) == hint
 
 
 @pytest.fixture

@@ -731,3 +731,25 @@ def test_finite_rows_are_told_by_their_sums():
     assert _finite(x).tolist() == [[True, False, False, True]]
     assert _kept(x, _finite(x)).tolist() == [[1e308, 1e308], [1.0, 2.0]]
     assert _finite(x[:, 3:]).all()
+
+
+@pytest.mark.parametrize(
+    ("dk", "keys", "queries", "projected", "pairs"),
+    [
+        (2, 2, 16, 32, 32),
+        (8, 16, 16, 32, 32),
+        (16, 64, 64, 64, 16),
+        (64, 64, 128, 128, 4),
+        (1024, 64, 128, 128, 4),
+    ],
+)
+def test_the_fewer_components_the_fewer_rows_share_vectors(dk, keys, queries, projected, pairs):
+    """2 √(d (d + m)/2) queries, a power of two from 16 to 128; with matrices, 256/d pairs of them.
+
+    Measured: at d = m = 2 blocks of 128 queries need 4 to 7 times as many rows for one error.
+    """
+    design = Design(dk=dk, keys=keys)
+    plain = PipelineWork.fitting(design, "scale:sqrt", None, None, Fault())
+    assert (plain.queries, plain.weights) == (queries, 1)
+    drawn = PipelineWork.fitting(design, "proj:xavier,512 | scale:sqrt", None, None, Fault())
+    assert (drawn.queries, drawn.weights) == (projected, pairs)

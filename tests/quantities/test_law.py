@@ -101,6 +101,18 @@ def test_quantiles_of_a_lattice_have_no_error_bar():
     assert "lattice" in found.withheld
 
 
+@pytest.mark.parametrize(
+    ("df", "df_k", "corr", "logarithm"),
+    [(1.5, 1.5, "none", True), (1.5, 1.2, "none", False), (1.5, 1.5, "qk:0.5", False)],
+)
+def test_two_factors_of_one_index_bring_a_logarithm(df, df_k, corr, logarithm):
+    """P(|q k| > z) ~ z^−ν ln z for equal indices of independent factors; else a bare power."""
+    query, key = Component(distribution="t", df=df), Component(distribution="t", df=df_k)
+    design = Design(dk=4, query=query, key=key, corr=corr)
+    for name in ("dot.tail_index", "dot.variance_growth"):
+        assert ("ln " in predict(name, case(design)).source) == logarithm
+
+
 class TestHill:
     """Pareto data of index ν, P(x > z) = z^−ν, whose bins end at 2^60."""
 

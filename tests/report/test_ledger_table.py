@@ -217,6 +217,18 @@ def test_the_verdict_is_the_worst_one(verdicts, shown):
     assert " ".join(line.split()).endswith(f" {shown}")
 
 
+def test_without_an_error_bar_nothing_is_judged():
+    every = pipeline("scale:sqrt", 1.0)
+    bare = dataclasses.replace(every[1], estimate=found(1.0, None, "not available"))
+    judged = [
+        ledger_table._Account(
+            section="", change="scale:sqrt", checks={row.id: row for row in some}
+        ).judged
+        for some in (every, [every[0], bare, *every[2:]])
+    ]
+    assert judged == ["4 of 8", "3 of 8"]
+
+
 def test_nothing_judged_is_no_confirmation():
     names = ("mean", "std", "within_std", "entropy")
     of = run(pipeline("dot", 8.0, verdicts={f"ledger.{n}": Outcome.NOT_RUN for n in names}))
